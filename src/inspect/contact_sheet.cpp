@@ -1,6 +1,7 @@
 #include "gputrain/inspect/contact_sheet.hpp"
 
 #include <algorithm>
+#include <memory>
 #include <vector>
 
 #include <fmt/format.h>
@@ -19,7 +20,7 @@ constexpr const char* kHead = R"(<!doctype html>
 <style>
 :root { color-scheme: light dark; }
 body { margin: 0 auto; max-width: 1200px; padding: 1rem; font: 14px/1.45 system-ui, sans-serif; }
-h1 { font-size: 1.25rem; margin: 0; } p { margin: 0.25rem 0 1rem; opacity: 0.7; }
+h1 { font-size: 1.25rem; margin: 0; } h2 { font-size: 1rem; margin: 1.5rem 0 0.5rem; } p { margin: 0.25rem 0 1rem; opacity: 0.7; }
 main { display: flex; flex-wrap: wrap; gap: 1rem; }
 figure { margin: 0; } figure div { display: flex; gap: 4px; }
 img { width: 128px; height: auto; image-rendering: pixelated; } img.plain { outline: 2px solid #2466c8; }
@@ -63,6 +64,48 @@ std::string image_elements(const data::Dataset& dataset, int64_t index, const da
   return image + (has_mask ? image_element(data::mask_png_of(dataset, index, context), what + ", mask") : "");
 }
 
+constexpr int64_t kMixedRows = 8, kMixedBatches = 4;
+
+/// Returns "cat", or "70 % cat, 30 % dog".
+std::string mixed_label(const data::Dataset& dataset, const Batch& batch, int64_t row) {
+  const double part = batch.tensor(data::kMixedPart)[row].item<double>();
+  const auto names = dataset.class_names();
+  const auto name_of = [&](const at::Tensor& targets) {
+    const auto number = targets[row].item<int64_t>();
+    return number >= 0 && number < std::ssize(names) ? names[static_cast<size_t>(number)] : std::to_string(number);
+  };
+  if (part == 1) return name_of(batch.tensor(kTarget));
+  return fmt::format("{:.0f} % {}, {:.0f} % {}", 100 * part, name_of(batch.tensor(kTarget)), 100 * (1 - part),
+                     name_of(batch.tensor(data::kMixedTarget)));
+}
+
+/// Shows small micro-batches as the loader gives them to a model.
+std::string mixed_batches(const data::Dataset& dataset, const ContactSheet& sheet) {
+  const std::shared_ptr<const data::Dataset> borrowed(std::shared_ptr<const data::Dataset>(), &dataset);
+  const int64_t rows = std::min(kMixedRows, dataset.size());
+  data::Loader loader(borrowed, {.partition = {.global_batch = rows, .micro_batch = rows},
+                                 .seed = sheet.seed,
+                                 .mix = sheet.mix,
+                                 .max_bad_fraction = 1});
+  std::string html;
+  for (int64_t step = 0; step < kMixedBatches; ++step) {
+    const Batch batch = loader.next_step().micro_batches.at(0);
+    if (batch.find(data::kMixedPart) == nullptr) return {};  // no classes that could be mixed
+    html += fmt::format("<h2>a micro-batch of {}, mixed</h2><main>\n", rows);
+    for (int64_t row = 0; row < batch.samples; ++row) {
+      const at::Tensor pixels = batch.input()[row].contiguous();
+      const std::string png = data::png_of(data::ImageView{.pixels = pixels.const_data_ptr<uint8_t>(),
+                                                           .width = pixels.size(1),
+                                                           .height = pixels.size(0),
+                                                           .channels = pixels.size(2)});
+      html += "<figure>" + image_element(png, "mixed") + "<figcaption>" +
+              html_text(mixed_label(dataset, batch, row)) + "</figcaption></figure>\n";
+    }
+    html += "</main>\n";
+  }
+  return html;
+}
+
 }  // namespace
 
 std::string contact_sheet(const data::Dataset& dataset, const ContactSheet& sheet) {
@@ -87,7 +130,9 @@ std::string contact_sheet(const data::Dataset& dataset, const ContactSheet& shee
       page += "<figure><figcaption>cannot be read" + caption + "<p>" + html_text(bad.what()) + "</p></figure>\n";
     }
   }
-  return page + "</main></body></html>\n";
+  page += "</main>\n";
+  if (sheet.mix.is_on()) page += mixed_batches(dataset, sheet);
+  return page + "</body></html>\n";
 }
 
 }  // namespace gputrain::app

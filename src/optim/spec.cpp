@@ -128,6 +128,9 @@ void LrSchedulerSpec::describe(config::Description<LrSchedulerSpec>& d) {
   d.choice("type", &LrSchedulerSpec::type, schedules(),
            "curve over the whole training; a run that goes on with another global batch stays at the same share of it")
       .aliases({"name"});
+  d.key("interval", &LrSchedulerSpec::interval,
+        "length after which the rate follows the curve again, such as 1ep; null: at each step")
+      .above(0);
 }
 
 }  // namespace gputrain::optim

@@ -2,11 +2,33 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "gputrain/optim/schedule.hpp"
 
 namespace gputrain::optim {
+
+struct WarmupSpec {
+  config::Length warmup;
+  std::optional<double> warmup_lr;
+
+  static void describe(config::Description<WarmupSpec>& d);
+};
+
+struct DecaySpec : WarmupSpec {
+  double min_lr = 0;
+
+  static void describe(config::Description<DecaySpec>& d);
+};
+
+/// Keys of a decay that fills the training.
+struct WholeDecaySpec : DecaySpec {
+  bool warmup_prefix = true;
+  config::Length cooldown;
+
+  static void describe(config::Description<WholeDecaySpec>& d);
+};
 
 template <class Spec>
 void describe_warmup(config::Description<Spec>& d) {
@@ -18,6 +40,10 @@ void describe_warmup(config::Description<Spec>& d) {
       .aliases({"warmup_steps", "warmup_iters", "num_warmup_steps"})
       .aliases("warmup_epochs", config::epochs_of_count)
       .aliases("warmup_ratio", config::percent_of_ratio);
+  d.key("warmup_lr", &Spec::warmup_lr,
+        "rate of the first step of the warm-up; null: the part of the peak by which each of its steps rises")
+      .at_least(0)
+      .aliases({"warmup_lr_init", "lr_start"});
 }
 
 template <class Spec>
@@ -28,34 +54,43 @@ void describe_decay(config::Description<Spec>& d) {
       .aliases({"final_lr", "alpha_f", "eta_min", "lr_end"});
 }
 
-struct WarmupSpec {
-  config::Length warmup;
+template <class Spec>
+void describe_whole_decay(config::Description<Spec>& d) {
+  describe_decay(d);
+  d.key("warmup_prefix", &Spec::warmup_prefix,
+        "the curve begins after the warm-up; false: at the start of training, and the warm-up hides its beginning");
+  d.key("cooldown", &Spec::cooldown, "length at the end of training for which the rate stays at min_lr")
+      .at_least(0)
+      .aliases("cooldown_epochs", config::epochs_of_count);
+}
 
-  static void describe(config::Description<WarmupSpec>& d);
+/// Linear rise to the peak.
+class Warmup {
+ public:
+  Warmup(const WarmupSpec& spec, const ScheduleContext& context);
+
+  int64_t steps() const noexcept { return steps_; }
+  double peak() const noexcept { return peak_; }
+  /// Returns the rate in the warm-up; the peak from step `steps()` on.
+  double lr(int64_t step) const;
+  /// Returns "warmup 700 then <curve>", or "<curve>" without a warm-up.
+  std::string then(const std::string& curve) const;
+
+ private:
+  double peak_;
+  int64_t steps_;
+  std::optional<double> start_;
 };
-
-struct DecaySpec {
-  config::Length warmup;
-  double min_lr = 0;
-
-  static void describe(config::Description<DecaySpec>& d);
-};
-
-/// Returns the share of the peak in the warm-up; 1 from step `warmup` on.
-double warmup_share(int64_t step, int64_t warmup);
 
 /// Throws Error(usage) if the last step is unknown, for a curve `name` that ends there.
 void check_has_end(const ScheduleContext& context, const std::string& name);
 /// Throws Error(usage) if the floor is above the peak.
 void check_floor(double min_lr, double peak_lr);
 
-/// Returns "warmup 700 then <curve>", or "<curve>" without a warm-up.
-std::string after_warmup(int64_t warmup, const std::string& curve);
-
 /// A warm-up, then a decay from the peak to `min_lr` along a curve; constant afterwards.
 class DecayingSchedule : public Schedule {
  public:
-  DecayingSchedule(const DecaySpec& spec, const ScheduleContext& context, std::string name);
+  DecayingSchedule(const WholeDecaySpec& spec, const ScheduleContext& context, std::string name);
 
   double lr(int64_t step) const final;
   std::string describe() const final;
@@ -65,8 +100,9 @@ class DecayingSchedule : public Schedule {
   virtual double share_left(double part) const = 0;
 
  private:
-  double peak_lr_, min_lr_;
-  int64_t warmup_, total_;
+  Warmup warmup_;
+  double min_lr_;
+  int64_t begin_, end_, cooldown_;
   std::string name_;
 };
 

@@ -35,9 +35,9 @@ data::SampleUsage usage_from_json(const nlohmann::json& json) {
 }
 
 nlohmann::json to_json(const data::OrderFacts& order) {
-  return {{"samples", order.samples},  {"global_batch", order.global_batch}, {"seed", order.seed},
-          {"shuffle", order.shuffle},  {"drop_last", order.drop_last},       {"first_step", order.first_step},
-          {"epoch", order.from.epoch}, {"epoch_samples", order.from.samples}};
+  return {{"samples", order.samples},     {"global_batch", order.global_batch}, {"seed", order.seed},
+          {"shuffle", order.shuffle},     {"drop_last", order.drop_last},       {"repeats", order.repeats},
+          {"first_step", order.first_step}, {"epoch", order.from.epoch},        {"epoch_samples", order.from.samples}};
 }
 
 data::OrderFacts order_from_json(const nlohmann::json& json) {
@@ -47,6 +47,7 @@ data::OrderFacts order_from_json(const nlohmann::json& json) {
       .seed = json.at("seed").get<uint64_t>(),
       .shuffle = json.at("shuffle").get<bool>(),
       .drop_last = json.at("drop_last").get<bool>(),
+      .repeats = json.value("repeats", int64_t{1}),  // older ledgers do not say
       .first_step = json.at("first_step").get<int64_t>(),
       .from = {.epoch = json.at("epoch").get<int64_t>(), .samples = json.at("epoch_samples").get<int64_t>()}};
   if (!data::is_reachable(order)) throw std::domain_error("a place outside the data");

@@ -63,9 +63,13 @@ std::vector<Rule> rules_of_data(const JobSpec& spec, const JobDatasets& datasets
   const data::Field* target = layout.target();
   const bool has_classes = target != nullptr && target->type == at::kLong && target->sizes.empty();
   const bool is_limit = format != "text" && format != "tokens";  // all samples may be shorter
+  const auto changes = spec.data.image.augment.active();
+  const bool has_policy = std::ranges::any_of(changes, [](const auto& one) { return one.name == "auto_augment"; });
   const bool has_own_tokens = is_text && !datasets.train->tokenizer();
   return {{"data.image.", !is_image, is_text ? "the data is text" : "the data holds no images"},
           {"data.image.augment.", format == "synthetic", "synthetic images are not augmented"},
+          {"data.image.augment.color_jitter", has_policy, "timm leaves it out there; 0 does so, too",
+           "acts beside auto_augment"},
           {"data.image.augment.mix.", !has_classes, "only images with a class each are mixed"},
           {"data.image.columns.", !reads_lists(spec), "no format of this job has columns"},
           {"train.label_smoothing", target != nullptr && at::isFloatingType(target->type),

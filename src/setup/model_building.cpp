@@ -14,6 +14,7 @@
 #include "gputrain/core/error.hpp"
 #include "gputrain/core/log.hpp"
 #include "gputrain/core/numbers.hpp"
+#include "gputrain/data/image_transform.hpp"
 #include "gputrain/device/runtime.hpp"
 #include "gputrain/models/packed_layers.hpp"
 #include "gputrain/models/published.hpp"
@@ -126,6 +127,30 @@ void warn_of_other_normalization(const BuiltModel& built, const data::Dataset& t
                   fmt::join(theirs->mean, ", "), fmt::join(theirs->std, ", ")));
 }
 
+/// Warns if a folder of timm was evaluated on images that were fitted otherwise, in what the job does not set.
+void warn_of_other_fit(const BuiltModel& built, const Job& job) {
+  const data::ImageOptions& ours = job.spec().data.image;
+  if (!built.images || ours.size.is_auto()) return;
+  const PublishedFit theirs = fit_beside(built.pretrained);
+  constexpr int64_t kAnySide = 1024;
+  const data::Fit fit =
+      data::ImageTransform(ours, data::Split::val, 0, 0).fit(0, {.augment = false}, kAnySide, kAnySide);
+  const auto is_open = [&](const std::string& key) { return job.loaded.origin("data.image.eval." + key) == "default"; };
+  std::vector<std::string> keys;
+  if (theirs.crop_pct && fit.width == fit.height && is_open("resize")) {
+    const auto wanted = static_cast<int64_t>(std::floor(static_cast<double>(fit.width) / *theirs.crop_pct));
+    if (wanted != fit.full_width) keys.push_back(fmt::format("resize: {}", wanted));
+  }
+  const bool is_bicubic = fit.filter == data::Filter::bicubic;
+  if (theirs.interpolation && (*theirs.interpolation == "bicubic") != is_bicubic && is_open("interpolation"))
+    keys.push_back("interpolation: " + *theirs.interpolation);
+  if (keys.empty()) return;
+  log::warning(
+      fmt::format("model.pretrained was evaluated on images that were fitted otherwise: data.image.eval: {{{}}} does as "
+                  "its config.json says",
+                  fmt::join(keys, ", ")));
+}
+
 /// Checks that pretrained weights are good for this job.
 void check_pretrained(const BuiltModel& built, const Job& job, const JobDatasets& datasets) {
   if (built.pretrained.empty()) return;
@@ -133,6 +158,7 @@ void check_pretrained(const BuiltModel& built, const Job& job, const JobDatasets
   warn_of_other_tokens(job, datasets);
   warn_of_other_images(built);
   warn_of_other_normalization(built, *datasets.train);
+  warn_of_other_fit(built, job);
   if (const auto difference = other_targets(targets_of(built.pretrained), *datasets.train); !difference.empty())
     log::warning("model.pretrained was trained on other data: " + datasets.target_kind() + " " + difference);
 }

@@ -23,9 +23,9 @@ std::unique_ptr<optim::Schedule> schedule_of(const JobSpec& spec, const train::P
   const auto to_steps = [&](const config::Length& length, const std::string& key) {
     return plan.steps_of_curve(length, "lr_scheduler." + key);
   };
-  return optim::schedules().make(spec.lr_scheduler.type, {.peak_lr = spec.optimizer.peak_lr(plan.batch.global_batch),
-                                                          .total_steps = plan.curve_steps(),
-                                                          .to_steps = to_steps});
+  return optim::make_schedule(spec.lr_scheduler, {.peak_lr = spec.optimizer.peak_lr(plan.batch.global_batch),
+                                                  .total_steps = plan.curve_steps(),
+                                                  .to_steps = to_steps});
 }
 
 optim::AverageRule average_rule_of(const train::TrainSpec& spec, const train::Plan& plan) {
@@ -74,6 +74,7 @@ data::LoaderOptions loader_options(const JobSpec& spec, const data::Dataset& dat
                         .rank = mesh.sample_group_of(context.rank()),
                         .world_size = mesh.samples()},
           .seed = static_cast<uint64_t>(spec.seed),
+          .repeats = is_made_up || !dataset.layout().is_image() ? 1 : spec.data.image.augment.repeats,
           .mix = is_made_up ? data::MixOptions() : spec.data.image.augment.mix,
           .drop_last = spec.data.last == "drop",
           .num_workers = static_cast<int>(spec.data.num_workers.value.value_or(
@@ -103,6 +104,7 @@ data::OrderFacts order_facts(const JobSpec& spec, const TrainingSetup& setup) {
           .seed = options.seed,
           .shuffle = options.shuffle,
           .drop_last = options.drop_last,
+          .repeats = options.repeats,
           .first_step = setup.plan.start.step,
           .from = setup.plan.start.position};
 }

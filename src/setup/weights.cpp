@@ -177,6 +177,19 @@ std::optional<data::Normalization> normalization_beside(const fs::path& path) {
   }
 }
 
+PublishedFit fit_beside(const fs::path& path) {
+  const nlohmann::json config = config_beside(path);
+  PublishedFit fit;
+  if (!models::is_timm_config(config)) return fit;
+  const nlohmann::json told = config.value("pretrained_cfg", nlohmann::json::object());
+  if (!told.is_object()) return fit;
+  const nlohmann::json crop = told.value("crop_pct", nlohmann::json());
+  const nlohmann::json filter = told.value("interpolation", nlohmann::json());
+  if (crop.is_number() && crop > 0 && crop <= 1 && told.value("crop_mode", "center") == "center") fit.crop_pct = crop;
+  if (filter == "bilinear" || filter == "bicubic") fit.interpolation = filter;
+  return fit;
+}
+
 Targets targets_of(const fs::path& path) {
   const auto metadata = metadata_at(path);
   const auto told = metadata.find(tokenizers::kTargets);

@@ -47,6 +47,14 @@ TEST(EpochShares, MatchWhatEachLoaderHandsOut) {
   }
 }
 
+TEST(EpochShares, TakeEachSampleAsOftenAsItIsRepeated) {
+  const auto shares = walk_epoch({.samples = 101, .global_batch = 17, .seed = 5, .repeats = 4},
+                                 {.global_batch = 17, .micro_batch = 2, .world_size = 3});
+  EXPECT_EQ(shares.repeats, 4);
+  EXPECT_EQ(shares.used, 101);
+  EXPECT_TRUE(shares.each_looked_up);
+}
+
 TEST(EpochShares, CountIdleRanksInLastStep) {
   const auto shares =
       walk_epoch({.samples = 1003, .global_batch = 100}, {.global_batch = 100, .micro_batch = 2, .world_size = 50});

@@ -80,6 +80,45 @@ TEST(Loader, CountsEverySampleOnceAnEpoch) {
   }
 }
 
+TEST(Loader, RepeatsSamplesInTheirOrderOnAnyRanksAndAfterAResume) {
+  const auto dataset = std::make_shared<NumberedDataset>(100);
+  LoaderOptions options = options_for(16, 4, 2);
+  options.repeats = 3;
+  Loader loader(dataset, options);
+  EXPECT_EQ(loader.steps_per_epoch(), 7) << "an epoch is as long as without repeats";
+  std::vector<int64_t> seen;
+  SampleUsage usage;
+  for (int64_t i = 0; i < 7; ++i) {
+    const StepData step = loader.next_step();
+    usage.add(step.usage);
+    const std::vector<int64_t> targets = counted_targets(step);
+    seen.insert(seen.end(), targets.begin(), targets.end());
+  }
+  const Permutation order = order_of_epoch(options.seed, 0, 100);
+  ASSERT_EQ(seen.size(), 100U);
+  for (int64_t i = 0; i < 100; ++i) ASSERT_EQ(seen[static_cast<size_t>(i)], order(i / 3));
+  const OrderFacts facts{.samples = 100, .global_batch = 16, .seed = options.seed, .repeats = 3};
+  EXPECT_EQ(usage, expected_usage(facts, 0, 7));
+
+  std::vector<int64_t> resumed;
+  LoaderState middle{.from = position_after(facts, 3)};
+  std::vector<std::unique_ptr<Loader>> ranks;
+  options.partition.world_size = 2;
+  for (options.partition.rank = 0; options.partition.rank < 2; ++options.partition.rank)
+    ranks.push_back(std::make_unique<Loader>(dataset, options, middle));
+  for (int64_t i = 3; i < 7; ++i)
+    for (const auto& rank : ranks)
+      for (const int64_t target : counted_targets(rank->next_step())) resumed.push_back(target);
+  std::vector<int64_t> rest(seen.begin() + 48, seen.end());
+  std::ranges::sort(rest), std::ranges::sort(resumed);
+  EXPECT_EQ(resumed, rest);
+  options.augment = false;
+  options.partition = {.global_batch = 100, .micro_batch = 100};
+  std::vector<int64_t> evaluated = counted_targets(Loader(dataset, options).next_step());
+  std::ranges::sort(evaluated);
+  EXPECT_EQ(std::ranges::unique(evaluated).begin(), evaluated.end()) << "an evaluation reads each once";
+}
+
 TEST(Loader, PadsLastStepWithUncountedSamples) {
   const auto dataset = std::make_shared<NumberedDataset>(10);
   Loader loader(dataset, options_for(8, 4));

@@ -1,10 +1,13 @@
-"""Writes images, what Pillow, timm and torchvision make of them, and what their policies draw: augment_reference.py FOLDER.
+"""Writes images, what Pillow, timm and torchvision make of them, and what their policies draw.
+
+usage: augment_reference.py FOLDER AUGMIX; without "augmix" it leaves out what AugMix makes, which takes long.
 
 cases.txt, a case a line: operation, argument, filter, channels, height, width, file before, file after.
 arguments.txt, a line for each argument that a policy may draw for an image of 40 x 60: word, operation, argument.
 rates.txt: word, operation, how many of it an image gets on average.
 """
 import pathlib
+import random
 import sys
 from unittest import mock
 
@@ -133,6 +136,23 @@ for word in ("rand-m9", "rand-m4-n3-p0.7", "rand-m7-inc1", "rand-m10-n1-inc1-p1"
         note_timm(word, op, policy.num_layers * op.prob / len(policy.ops))
 
 
+# A chain of AugMix, which timm's factory lets move images less.
+word = "augmix-m3-d2-mstd0"
+augmix = timm.augment_and_mix_transform(word, {"translate_pct": 0.3})
+for op in augmix.ops:
+    note_timm(word, op, 2 / len(augmix.ops))
+
+# What AugMix makes of an image: the mean and deviation of how far it is from it.
+image = picture(HEIGHT, WIDTH)
+(folder / "augmix.before").write_bytes(np.asarray(image).tobytes())
+random.seed(4)
+np.random.seed(4)
+for word in ("augmix-m5", "augmix-m3-w2-d3-mstd0.5", "augmix-m8-w1-a0.4") if sys.argv[2] else ():
+    policy = timm.augment_and_mix_transform(word, {"translate_pct": 0.3, "img_mean": GREY})
+    changes = [np.abs(np.asarray(policy(image), np.float64) - np.asarray(image)).mean() for _ in range(1500)]
+    rates["change-" + word, "change"], rates["change-" + word, "deviation_of_change"] = np.mean(changes), np.std(changes)
+
+
 def note_torchvision(word, name, magnitudes, signed, rate):
     """`magnitudes`: those that are equally likely."""
     for magnitude in magnitudes:
@@ -169,6 +189,12 @@ for mixup, cutmix in ((0.8, 0.0), (0.0, 1.0), (0.2, 1.0)):
         parts.append(part)
     rates[f"mix-{mixup}-{cutmix}", "part"] = np.mean(parts)
     rates[f"mix-{mixup}-{cutmix}", "part_deviation"] = np.std(parts)
+
+# Blurs with the deviations that the test asks for.
+blurred = picture(31, 45)
+for number, deviation in enumerate((folder / "deviations.txt").read_text().split()):
+    for name, one in (("before", blurred), ("after", F.gaussian_blur(blurred, [23, 23], [float(deviation)] * 2))):
+        (folder / f"blur{number}.{name}").write_bytes(np.asarray(one).tobytes())
 
 (folder / "cases.txt").write_text("\n".join(cases) + "\n")
 (folder / "arguments.txt").write_text("".join(f"{w} {o} {a!r}\n" for w, o, a in sorted(arguments)))

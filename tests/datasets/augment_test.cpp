@@ -43,8 +43,23 @@ class AugmentReferenceTest : public FolderTest {
     FolderTest::SetUp();
     GPUTRAIN_NEED_REFERENCE("torchvision");
     GPUTRAIN_NEED_REFERENCE("timm");
-    ASSERT_TRUE(gputrain::testing::run_reference("datasets/augment_reference.py", {folder_.string()}));
+    std::ofstream deviations(path("deviations.txt"));
+    deviations.precision(17);
+    for (uint64_t i = 0; i < kBlurs; ++i) {
+      RandomStream random(kBlurSeed, i);
+      random.uniform();  // whether
+      deviations << random.uniform(0.1, 2) << "\n";
+    }
+    deviations.close();
+    ASSERT_TRUE(gputrain::testing::run_reference("datasets/augment_reference.py",
+                                                   {folder_.string(), with_augmix() ? "augmix" : ""}));
   }
+
+  static bool with_augmix() {
+    return std::string_view(::testing::UnitTest::GetInstance()->current_test_info()->name()).starts_with("AugMix");
+  }
+
+  static constexpr uint64_t kBlurs = 6, kBlurSeed = 3;
 
   void check_operation(const std::string& line) const;
 };
@@ -113,7 +128,7 @@ TEST_F(AugmentReferenceTest, PoliciesDrawWhatTimmAndTorchvisionDraw) {
   std::ifstream rate_lines(path("rates.txt"));
   for (double rate = 0; rate_lines >> word >> operation >> rate;)
     if (kOperationNames.contains(operation)) rates[word][kOperationNames.at(operation)] = rate;
-  EXPECT_EQ(expected.size(), 7U);
+  EXPECT_EQ(expected.size(), 8U);
   constexpr int kDrawn = 20000;
   for (const auto& [policy, operations] : expected) {
     const Drawn drawn = drawn_by(policy, kDrawn);
@@ -156,6 +171,35 @@ TEST_F(AugmentReferenceTest, LevelsVaryAsInTimm) {
   }
 }
 
+TEST_F(AugmentReferenceTest, AugMixChangesImagesAsMuchAsInTimm) {
+  const std::vector<uint8_t> image = bytes_of_file(path("augmix.before"));
+  std::map<std::string, std::map<std::string, double>> expected;
+  std::ifstream lines(path("rates.txt"));
+  std::string word, name;
+  for (double value = 0; lines >> word >> name >> value;)
+    if (word.starts_with("change-")) expected[word.substr(7)][name] = value;
+  EXPECT_EQ(expected.size(), 3U);
+  for (const auto& [policy_word, moments] : expected) {
+    data::PolicyMistake mistake;
+    const auto policy = data::policy_of(policy_word, mistake);
+    ASSERT_TRUE(policy) << mistake.what;
+    double sum = 0, squares = 0;
+    constexpr int kTries = 3000;
+    for (int i = 0; i < kTries; ++i) {
+      std::vector<uint8_t> changed = image;
+      RandomStream random(11, static_cast<uint64_t>(i));
+      policy->change(random, {.values = changed.data(), .width = 60, .height = 40, .channels = 3}, {124, 116, 104});
+      double distance = 0;
+      for (size_t p = 0; p < image.size(); ++p) distance += std::abs(int{changed[p]} - int{image[p]});
+      distance /= static_cast<double>(image.size());
+      sum += distance, squares += distance * distance;
+    }
+    const double mean = sum / kTries, deviation = std::sqrt(squares / kTries - mean * mean);
+    EXPECT_NEAR(mean, moments.at("change"), 5 * deviation / std::sqrt(kTries)) << policy_word;
+    EXPECT_NEAR(deviation, moments.at("deviation_of_change"), 0.1 * deviation) << policy_word;
+  }
+}
+
 TEST_F(AugmentReferenceTest, PartsOfMixedImagesVaryAsInTimm) {
   std::map<std::string, double> expected;
   std::ifstream lines(path("rates.txt"));
@@ -186,19 +230,41 @@ data::ImageOptions augmented(const std::string& augment) {
   return job.as<JobWithData>().data.image;
 }
 
+TEST_F(AugmentReferenceTest, BlursAsTorchvision) {
+  const data::ImageOptions options = augmented("gaussian_blur: 1");
+  const auto active = options.augment.active();
+  ASSERT_EQ(active.size(), 1U);
+  for (uint64_t i = 0; i < kBlurs; ++i) {
+    const std::string file = "blur" + std::to_string(i);
+    std::vector<uint8_t> ours = bytes_of_file(path(file + ".before"));
+    const std::vector<uint8_t> theirs = bytes_of_file(path(file + ".after"));
+    RandomStream random(kBlurSeed, i);
+    active[0].augmentation->recolour(random, {.values = ours.data(), .width = 45, .height = 31, .channels = 3});
+    ASSERT_EQ(ours.size(), theirs.size());
+    int64_t differing = 0;
+    for (size_t p = 0; p < ours.size(); ++p) {
+      EXPECT_LE(std::abs(int{ours[p]} - int{theirs[p]}), 1);
+      differing += ours[p] != theirs[p];
+    }
+    EXPECT_LE(differing, 4) << "sums that lie halfway between two bytes";
+  }
+}
+
 std::string augment_refusal(const std::string& augment) {
   return error_of([&] { augmented(augment); }, ExitCode::usage);
 }
 
 TEST(AutoAugment, SaysWhatIsWrongInAWord) {
   EXPECT_THAT(augment_refusal("auto_augment: rant-m9"), HasSubstr("'rant-m9' is not a known policy"));
-  EXPECT_THAT(augment_refusal("auto_augment: rant-m9"), HasSubstr("rand-m9-mstd0.5-inc1 (RandAugment) or trivial"));
+  EXPECT_THAT(augment_refusal("auto_augment: rant-m9"), HasSubstr("rand-m9-mstd0.5-inc1 (RandAugment), augmix-m3-w3 (AugMix) or trivial"));
   EXPECT_THAT(augment_refusal("auto_augment: rand-m9-x3"), HasSubstr("'x3' in 'rand-m9-x3' is not understood"));
   EXPECT_THAT(augment_refusal("auto_augment: rand-m9-x3"), HasSubstr("possible are m9 (level), n2"));
   EXPECT_THAT(augment_refusal("auto_augment: rand-m9-mstd"), HasSubstr("'mstd' in"));
   EXPECT_THAT(augment_refusal("auto_augment: rand-m9.5"), HasSubstr("'m9.5' in"));
   EXPECT_THAT(augment_refusal("auto_augment: rand-m9-p2"), HasSubstr("'p2' in"));
   EXPECT_THAT(augment_refusal("auto_augment: rand-m9-"), HasSubstr("'' in"));
+  EXPECT_THAT(augment_refusal("auto_augment: augmix-m3-n2"), HasSubstr("'n2' in 'augmix-m3-n2' is not understood"));
+  EXPECT_THAT(augment_refusal("auto_augment: augmix-m3-n2"), HasSubstr("possible are m3 (level), w3 (chains)"));
   EXPECT_THAT(augment_refusal("auto_augment: original"), HasSubstr("'original' is not a known policy"));
   EXPECT_THAT(augment_refusal("auto_augment: trivial-m9"), HasSubstr("is not a known policy"));
 }
@@ -209,6 +275,8 @@ TEST(Augmentations, RefuseOptionsThatMakeNoSense) {
   EXPECT_THAT(augment_refusal("color_jitter: [0.1, 0.2]"), HasSubstr("give one number, or three, or four"));
   EXPECT_THAT(augment_refusal("color_jitter: [0.1, 0.2, 0.3, 0.6]"), HasSubstr("half a turn"));
   EXPECT_THAT(augment_refusal("vflip: 1.5"), HasSubstr("vflip"));
+  EXPECT_THAT(augment_refusal("random_resized_crop_ratio: [2, 1]"), HasSubstr("in this order"));
+  EXPECT_THAT(augment_refusal("repeats: 0"), HasSubstr("repeats"));
 }
 
 TEST(Augmentations, AreOffByDefaultAndOnWhenSet) {
@@ -322,9 +390,37 @@ TEST(ColorJitter, ChangesEachPropertyWithinItsRange) {
     EXPECT_NEAR(high, 180, 1) << "hue keeps the largest value";
     EXPECT_NEAR(low, 100, 2);
   }
+  std::vector<uint8_t> unchanged(32 * 32 * 3, 100);
+  const auto some = changed_images("color_jitter: [0.4, 0, 0], color_jitter_probability: 0.25", 800, unchanged, kStatistics);
+  EXPECT_NEAR(static_cast<double>(std::ranges::count(some, unchanged)), 600, 60);
   const auto grey = changed_images("grayscale: 0.5", 200, image, kStatistics);
   const auto is_grey = [](const auto& each) { return each[0] == each[1]; };
   EXPECT_NEAR(static_cast<double>(std::ranges::count_if(grey, is_grey)), 100, 35);
+}
+
+TEST(AutoAugment, MovesPixelsWithTheFilterOfTheJob) {
+  std::vector<uint8_t> image(32 * 32 * 3);
+  for (size_t i = 0; i < image.size(); ++i) image[i] = static_cast<uint8_t>(i * i >> 5);
+  const auto with_filter = [&](const std::string& interpolation, int index) {
+    auto options = augmented("auto_augment: rand-m9-p1");
+    if (!interpolation.empty()) options.interpolation.value = interpolation;
+    const data::ImageTransform transform(options, data::Split::train, 0, 0);
+    std::vector<uint8_t> changed = image;
+    transform.recolour(index, kAugmenting, {changed.data(), 32, 32, 3, &kStatistics});
+    return changed;
+  };
+  int as_bilinear = 0, as_bicubic = 0, moved = 0;
+  for (int i = 0; i < 200; ++i) {
+    const auto bilinear = with_filter("bilinear", i), bicubic = with_filter("bicubic", i), drawn = with_filter("", i);
+    EXPECT_EQ(drawn, with_filter("random", i));
+    if (bilinear == bicubic) continue;
+    ++moved;
+    as_bilinear += drawn == bilinear;
+    as_bicubic += drawn == bicubic;
+  }
+  EXPECT_GT(moved, 60);
+  EXPECT_GT(as_bilinear, moved / 5);
+  EXPECT_GT(as_bicubic, moved / 5);
 }
 
 TEST(Vflip, TurnsImagesUpsideDown) {
@@ -401,6 +497,33 @@ TEST_F(AugmentedLoadingTest, MixesEachImageWithItsPartnerOfTheMicroBatch) {
       }
     }
   }
+}
+
+TEST_F(AugmentedLoadingTest, MixesNoMoreFromTheOffEpochOn) {
+  const std::vector<Batch> some = batches(2, {.mixup = 1, .off_epoch = 1}, 9), all = batches(2, {.mixup = 1}, 9);
+  const std::vector<Batch> none = batches(2, {}, 9);
+  for (size_t b = 0; b < some.size(); ++b) {  // an epoch has three
+    EXPECT_TRUE(some[b].input().equal(b < 3 ? all[b].input() : none[b].input())) << b;
+    EXPECT_EQ(some[b].tensor(data::kMixedPart)[0].item<double>() == 1, b >= 3) << b;
+  }
+}
+
+TEST_F(AugmentedLoadingTest, RepeatsEachImageWithOtherChanges) {
+  const auto datasets = open("{train: {path: " + folder_.string() +
+                             ", format: imagefolder}, image: {size: 24, augment: {random_resized_crop: [0.1, 0.5]}}}");
+  data::LoaderOptions options;
+  options.partition = {.global_batch = 12, .micro_batch = 12};
+  options.repeats = 3;
+  data::Loader loader(datasets.train, options);
+  std::set<std::vector<uint8_t>> seen;
+  for (int epoch = 0; epoch < 2; ++epoch) {
+    const Batch batch = loader.next_step().micro_batches.at(0);
+    for (int64_t row = 0; row < 12; ++row) {
+      const at::Tensor image = batch.input()[row].contiguous();
+      seen.emplace(image.const_data_ptr<uint8_t>(), image.const_data_ptr<uint8_t>() + image.numel());
+    }
+  }
+  EXPECT_EQ(seen.size(), 24U);
 }
 
 TEST_F(AugmentedLoadingTest, MixesAlikeForAnyNumberOfWorkers) {

@@ -98,19 +98,21 @@ def save_deep(name, values, colour_type):
 for name, channels, colour_type in (("grey", 1, 0), ("colour", 3, 2), ("grey_alpha", 2, 4), ("alpha", 4, 6)):
     save_deep(f"deep_{name}.png", generator.integers(0, 65536, (9, 14, channels), dtype=np.uint16), colour_type)
 
+FILTERS = {"": InterpolationMode.BILINEAR, "_bicubic": InterpolationMode.BICUBIC}
 for index, (height, width) in enumerate([(375, 500), (500, 333), (64, 64), (40, 300), (1100, 900)]):
     name = f"photo{index}.png"
     image = Image.fromarray(photograph(height, width))
     image.save(folder / name)
     for resize, crop in [(256, 224), (32, 32), (70, 64), (40, 48)]:
-        fitted = F.center_crop(F.resize(image, resize, InterpolationMode.BILINEAR), crop)
-        expect(name, "eval", [resize, crop], fitted)
+        for kind, mode in FILTERS.items():
+            expect(name, "eval" + kind, [resize, crop], F.center_crop(F.resize(image, resize, mode), crop))
     for _ in range(4):
         crop_height, crop_width = (int(generator.integers(8, size + 1)) for size in (height, width))
         top = int(generator.integers(0, height - crop_height + 1))
         left = int(generator.integers(0, width - crop_width + 1))
         for size in (224, 31):
-            fitted = F.resized_crop(image, top, left, crop_height, crop_width, [size, size], InterpolationMode.BILINEAR)
-            expect(name, "crop", [top, left, crop_height, crop_width, size], fitted)
+            for kind, mode in FILTERS.items():
+                fitted = F.resized_crop(image, top, left, crop_height, crop_width, [size, size], mode)
+                expect(name, "crop" + kind, [top, left, crop_height, crop_width, size], fitted)
 
 (folder / "cases.txt").write_text("\n".join(cases) + "\n")

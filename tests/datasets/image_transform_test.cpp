@@ -109,6 +109,45 @@ TEST(ImageTransform, CoversHeightAndWidthThatDiffer) {
   EXPECT_EQ(fit_text(square, true, 33, 100), "32x96 32x32 at 0,32") << "rounded down, as in torchvision";
 }
 
+/// Filters of 200 training images, and that of an evaluation: "bilinear 200 bicubic 0, then bilinear".
+std::string filters_of(const std::string& image) {
+  const data::ImageTransform transform(image_options("size: 32, " + image), data::Split::train, 0, 0);
+  int64_t bicubic = 0;
+  for (int64_t i = 0; i < 200; ++i)
+    bicubic += transform.fit(i, kTraining, 90, 70).filter == data::Filter::bicubic;
+  const bool is_mixed = bicubic > 70 && bicubic < 130;
+  const bool evaluates_so = transform.fit(0, {.augment = false}, 90, 70).filter == data::Filter::bicubic;
+  return (is_mixed ? "both" : bicubic == 200 ? "bicubic" : bicubic == 0 ? "bilinear" : "wrong") +
+         std::string(evaluates_so ? " then bicubic" : " then bilinear");
+}
+
+TEST(ImageTransform, ResizesWithTheFilterOfTheJob) {
+  const std::string crop = ", augment: {random_resized_crop: [0.1, 1]}";
+  EXPECT_EQ(filters_of("augment: {hflip: 0.5}"), "bilinear then bilinear");
+  EXPECT_EQ(filters_of("interpolation: bicubic"), "bicubic then bicubic");
+  EXPECT_EQ(filters_of("interpolation: bicubic" + crop), "bicubic then bicubic");
+  EXPECT_EQ(filters_of("interpolation: random" + crop), "both then bilinear");
+  EXPECT_EQ(filters_of("interpolation: random, eval: {interpolation: bicubic}"), "both then bicubic");
+  EXPECT_EQ(filters_of("interpolation: bicubic, eval: {interpolation: bilinear}"), "bicubic then bilinear");
+  EXPECT_EQ(filters_of("eval: {interpolation: bicubic}"), "bilinear then bicubic");
+}
+
+TEST(ImageTransform, StretchesCropsByTheGivenRatio) {
+  const std::string ratio = ", random_resized_crop_ratio: [1.5, 2]";
+  const data::ImageTransform transform(image_options("size: 32, augment: {random_resized_crop: [0.1, 0.3]" + ratio + "}"),
+                                       data::Split::train, 0, 0);
+  double least = 9, most = 0;
+  for (int64_t i = 0; i < 400; ++i) {
+    const data::Fit fit = transform.fit(i, kTraining, 500, 400);
+    const double shape = static_cast<double>(fit.right - fit.left) / static_cast<double>(fit.bottom - fit.top);
+    least = std::min(least, shape), most = std::max(most, shape);
+  }
+  EXPECT_NEAR(least, 1.5, 0.02);
+  EXPECT_NEAR(most, 2, 0.02);
+  const data::Fit tall = transform.fit(0, kTraining, 10, 400);
+  EXPECT_TRUE(tall.right - tall.left == 10 && tall.bottom - tall.top == 7) << "falls back to the middle";
+}
+
 TEST(ImageTransform, CropsPaddedImageEverywhereAndFlips) {
   const data::ImageTransform transform(options_with(32, {}, 4, 0.25), data::Split::train, 0, 0);
   std::vector<int> xs(9), ys(9);

@@ -4,6 +4,7 @@ optimizers OUT IN SHAPES CASES                         weights after 20 steps, c
 groups OUT IN SHAPES CASES                             the same with parameter groups and a falling rate
 late OUT IN SHAPES ADDED AFTER CASES                   weights after 20 steps, some of them trained later, in double
 schedules OUT CURVES                                   the rates of transformers' and torch's schedulers
+timm OUT CASES                                           the rates of timm's schedulers
 plateau OUT CASES                                      the rate of torch's ReduceLROnPlateau after each evaluation
 scaler OUT INTERVAL INFINITE_STEPS                     scale and growth tracker of torch.amp.GradScaler after each step
 """
@@ -225,6 +226,31 @@ def schedules(path, curves):
     write(path, result)
 
 
+def timm(path, cases):
+    """CASES is a list of options of create_scheduler_v2, for epochs of 100 updates and a peak of 0.3; each yields its
+    number of updates and their rates. A run that is resumed in the middle takes those of the second half."""
+    from timm.scheduler import create_scheduler_v2
+
+    def start(options):
+        optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=0.3)
+        return optimizer, *create_scheduler_v2(optimizer, updates_per_epoch=100, **options)
+
+    result = []
+    for options in json.loads(cases):
+        optimizer, scheduler, epochs = start(options)
+        result.append(epochs * 100)
+        for epoch in range(epochs):
+            if epoch == epochs // 2:
+                optimizer, scheduler, _ = start(options)
+                scheduler.step(epoch)
+                scheduler.step_update(epoch * 100)
+            for update in range(epoch * 100, epoch * 100 + 100):
+                result.append(optimizer.param_groups[0]["lr"])
+                scheduler.step_update(update + 1)
+            scheduler.step(epoch + 1)
+    write(path, result)
+
+
 def plateau(path, cases):
     """CASES is a list of [options, values of evaluations]; the rate begins at 0.3."""
     result = []
@@ -252,6 +278,6 @@ def scaler(path, interval, infinite_steps):
     write(path, result)
 
 
-KINDS = {"optimizers": optimizers, "groups": groups, "late": late, "schedules": schedules, "plateau": plateau,
+KINDS = {"optimizers": optimizers, "groups": groups, "late": late, "schedules": schedules, "timm": timm, "plateau": plateau,
          "scaler": scaler}
 KINDS[sys.argv[1]](*sys.argv[2:])

@@ -14,7 +14,8 @@ namespace {
 using ::testing::HasSubstr;
 
 constexpr double kPeak = 0.3;
-const std::set<std::string> kLengths{"warmup", "decay", "milestones", "step_size", "timescale", "first_cycle"};
+const std::set<std::string> kLengths{"warmup",    "decay",       "milestones", "step_size",
+                                     "timescale", "first_cycle", "cooldown",   "interval"};
 
 std::unique_ptr<Schedule> schedule_of(const std::string& yaml, int64_t total_steps) {
   const ScheduleContext context{.peak_lr = kPeak,
@@ -28,7 +29,7 @@ std::unique_ptr<Schedule> schedule_of(const std::string& yaml, int64_t total_ste
                                   EXPECT_EQ(length.unit, Unit::steps);
                                   return std::llround(length.value);
                                 }};
-  return schedules().make(spec_of<LrSchedulerSpec>(yaml).type, context);
+  return make_schedule(spec_of<LrSchedulerSpec>(yaml), context);
 }
 
 class ScheduleParity : public OptimTest {};
@@ -111,6 +112,54 @@ TEST_F(ScheduleParity, MatchesTransformersAndTorch) {
   EXPECT_EQ(next, expected.size());
 }
 
+struct TimmCurve {
+  std::string yaml, options;  // options of create_scheduler_v2, in JSON
+};
+
+TEST_F(ScheduleParity, MatchesTimmByUpdatesAndByEpochsAlsoAfterAResume) {
+  GPUTRAIN_NEED_REFERENCE("timm");
+  const std::string warmup = "warmup: 2ep, warmup_lr: 0.001", ends = ", min_lr: 0.0004, cooldown: 3ep";
+  const std::string rising = R"("num_epochs":10,"warmup_epochs":2,"warmup_lr":0.001,"step_on_epochs":)";
+  const std::string ending = R"(,"min_lr":0.0004,"cooldown_epochs":3)", prefix = R"(,"warmup_prefix":true)";
+  const std::vector<TimmCurve> cases{
+      {"type: cosine, warmup_prefix: false, " + warmup + ends, R"("sched":"cosine",)" + rising + "false" + ending},
+      {"type: cosine, " + warmup + ends, R"("sched":"cosine",)" + rising + "false" + ending + prefix},
+      {"type: cosine, interval: 1ep, warmup_prefix: false, " + warmup + ends,
+       R"("sched":"cosine",)" + rising + "true" + ending},
+      {"type: cosine, interval: 1ep, " + warmup + ends, R"("sched":"cosine",)" + rising + "true" + ending + prefix},
+      {"type: cosine, interval: 1ep, min_lr: 0.01", R"("sched":"cosine","num_epochs":7,"min_lr":0.01)"},
+      {"type: polynomial, power: 0.1, warmup_prefix: false, " + warmup + ends,
+       R"("sched":"poly","decay_rate":0.1,)" + rising + "false" + ending},
+      {"type: polynomial, power: 2, interval: 1ep, " + warmup + ends,
+       R"("sched":"poly","decay_rate":2,)" + rising + "true" + ending + prefix},
+      {"type: exponential, step_size: 3ep, gamma: 0.2, " + warmup,
+       R"("sched":"step","decay_epochs":3,"decay_rate":0.2,)" + rising + "false"},
+      {"type: exponential, step_size: 2.4ep, gamma: 0.97, interval: 1ep, " + warmup,
+       R"("sched":"step","decay_epochs":2.4,"decay_rate":0.97,)" + rising + "true"},
+      {"type: multistep, milestones: [299, 699], gamma: 0.2, " + warmup,
+       R"("sched":"multistep","decay_milestones":[3,7],"decay_rate":0.2,)" + rising + "false"},
+      {"type: multistep, milestones: [2ep, 6ep], interval: 1ep, " + warmup,
+       R"("sched":"multistep","decay_milestones":[3,7],)" + rising + "true"},
+      {"type: multistep, milestones: [5ep, 8ep, 11ep], interval: 1ep, " + warmup,  // a step of 3 after the warm-up
+       R"("sched":"step","decay_epochs":3,)" + rising + "true" + prefix},
+      {"type: constant, " + warmup, R"("sched":"constant",)" + rising + "false"},
+      {"type: wsd, decay: 3ep, decay_type: 1-sqrt, min_lr: 0.01, " + warmup,
+       R"("sched":"wsd","decay_epochs":3,"min_lr":0.01,)" + rising + "false"}};
+  std::string json;
+  for (const TimmCurve& one : cases) json += (json.empty() ? "[{" : ",{") + one.options + "}";
+  const std::vector<double> expected = ask_reference("timm", {json + "]"});
+  size_t next = 0;
+  for (const TimmCurve& one : cases) {
+    ASSERT_LT(next, expected.size());
+    const auto total = static_cast<int64_t>(expected[next++]);
+    const std::unique_ptr<Schedule> schedule = schedule_of("{" + one.yaml + "}", total);
+    double distance = 0;
+    for (int64_t step = 0; step < total; ++step) distance = std::max(distance, std::abs(schedule->lr(step) - expected[next++]));
+    EXPECT_LE(distance, 1e-12) << one.yaml;
+  }
+  EXPECT_EQ(next, expected.size());
+}
+
 std::string refusal_of(const std::string& yaml, int64_t total_steps) {
   try {
     schedule_of(yaml, total_steps);
@@ -124,6 +173,7 @@ std::string refusal_of(const std::string& yaml, int64_t total_steps) {
 TEST(Schedule, RefusesPhasesThatDoNotFit) {
   EXPECT_THAT(refusal_of("{type: wsd, warmup: 60, decay: 50}", 100), HasSubstr("do not fit in 100 steps"));
   EXPECT_EQ(refusal_of("{type: wsd, warmup: 50, decay: 50}", 100), "accepted");
+  EXPECT_THAT(refusal_of("{type: cosine, warmup: 60, cooldown: 50}", 100), HasSubstr("do not fit in 100 steps"));
   EXPECT_THAT(refusal_of("{type: onecycle, warmup: 60, three_phase: true}", 100), HasSubstr("lr_scheduler.warmup"));
   EXPECT_THAT(refusal_of("{type: onecycle, warmup: 101}", 100), HasSubstr("lr_scheduler.warmup"));
   EXPECT_THAT(refusal_of("{type: multistep}", 100), HasSubstr("milestones"));
@@ -168,6 +218,13 @@ TEST(Schedule, EndsAtTheFloorAndStaysThere) {
     EXPECT_DOUBLE_EQ(schedule->lr(10), 0.1);
     EXPECT_DOUBLE_EQ(schedule->lr(25), 0.1);
   }
+}
+
+TEST(Schedule, StaysAtItsFloorInTheCooldown) {
+  const std::unique_ptr<Schedule> schedule = schedule_of("{type: linear, min_lr: 0.1, cooldown: 4}", 10);
+  EXPECT_DOUBLE_EQ(schedule->lr(3), 0.2);
+  EXPECT_DOUBLE_EQ(schedule->lr(6), 0.1);
+  EXPECT_DOUBLE_EQ(schedule->lr(9), 0.1);
 }
 
 TEST(Schedule, SurvivesWarmupAsLongAsTraining) {
@@ -237,6 +294,8 @@ TEST(Schedule, DescribesItsCurve) {
   EXPECT_EQ(schedule_of("{type: cosine, warmup: 700}", 19560)->describe(), "warmup 700 then cosine to 0");
   EXPECT_EQ(schedule_of("{type: linear, min_lr: 0.01}", 100)->describe(), "linear to 0.01");
   EXPECT_EQ(schedule_of("type: constant", 100)->describe(), "constant");
+  EXPECT_EQ(schedule_of("{type: cosine, warmup: 5, warmup_lr: 1e-5, cooldown: 20, interval: 1ep}", 1000)->describe(),
+            "warmup 5 from 1e-05 then cosine to 0, which stays for 20, changed every 100");
   EXPECT_EQ(schedule_of("{type: wsd, warmup: 5}", 100)->describe(), "warmup 5 then constant then cosine to 0 over 10");
   EXPECT_EQ(schedule_of("{type: multistep, milestones: [30, 60%]}", 100)->describe(), "times 0.1 at 30, 60");
 }

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -21,6 +22,7 @@ struct Pixels {
   uint8_t* values = nullptr;
   int64_t width = 0, height = 0, channels = 0;
   const Normalization* statistics = nullptr;  // for their later normalisation; null: mean 0, std 1
+  std::optional<Filter> filter = {};  // filter of operations that move pixels; empty: each operation's own
   int64_t* mask = nullptr;  // [height, width], class of each pixel, moved with it; null: the image has no mask
 };
 
@@ -58,6 +60,7 @@ class AugmentOptions {
   AugmentOptions();  // turns everything off
 
   MixOptions mix = {};  // mixing of micro-batches, in the loader
+  int64_t repeats = 1;  // times that each image stands in the order of an epoch, in the loader
 
   struct Active {
     std::string name;

@@ -11,6 +11,7 @@ namespace gputrain::data {
 struct EpochShares {
   int64_t steps = 0;      // steps in an epoch
   int64_t most_rows = 0;  // rows of the largest micro-batch
+  int64_t repeats = 1;    // times that each sample is taken
 
   /// Counted samples per rank.
   struct Spread {

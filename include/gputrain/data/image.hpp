@@ -16,6 +16,9 @@ struct ImageView {
   int64_t width = 0, height = 0, channels = 0;
 };
 
+/// Weights of the pixels that make one: of one, of two on each axis, of four.
+enum class Filter { nearest, bilinear, bicubic };
+
 /// Recipe of an output of `width` x `height`: resize the source box [left, right) x [top, bottom) to full_width x
 /// full_height, show it from (x, y) on with black outside, then flip.
 struct Fit {
@@ -24,10 +27,12 @@ struct Fit {
   int64_t x = 0, y = 0;
   int64_t width = 0, height = 0;
   bool flip = false;
+  Filter filter = Filter::bilinear;  // not nearest
 };
 
-/// Resizes bilinearly with antialiasing, like Pillow and torchvision (a triangle filter scaled by the reduction). `to`
-/// is [height, width, channels]. `from` is smaller by the factor `reduction` than the image that `fit` describes.
+/// Resizes with antialiasing, like Pillow and torchvision: the filter is as wide as the image shrinks. bicubic gives
+/// the same bytes, bilinear differs by 1 at most. `to` is [height, width, channels]. `from` is smaller by the factor
+/// `reduction` than the image that `fit` describes.
 void fit_image(const ImageView& from, const Fit& fit, uint8_t* to, int64_t reduction = 1);
 
 /// Does the same for a mask of one channel, with the nearest pixel, like Pillow. `to` [height, width] gets

@@ -38,6 +38,9 @@ class ImageTransform {
   ImageExtent size_;                      // size of the input
   ImageExtent train_cover_, eval_cover_;  // sizes that resized images cover
   std::optional<int64_t> eval_shorter_side_;
+  std::optional<Filter> filter_;  // filter of training; empty: drawn for each image
+  std::optional<Filter> operation_filter_;
+  Filter eval_filter_;
 };
 
 }  // namespace gputrain::data

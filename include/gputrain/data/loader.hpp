@@ -39,6 +39,7 @@ struct LoaderOptions {
   uint64_t seed = 0;
   bool shuffle = true;
   bool augment = true;
+  int64_t repeats = 1;                     // SampleOrder's; only with `augment`
   MixOptions mix = {};                     // mixing of images; only with `augment`
   std::vector<double> class_weights = {};  // weight of each class in the loss; empty: 1
   bool drop_last = false;  // true: drop the last partial step of an epoch; false: pad it with samples that do not count

@@ -2,6 +2,8 @@
 // another of its micro-batch, and so are their classes.
 #pragma once
 
+#include <cstdint>
+
 #include "gputrain/config/describe.hpp"
 
 namespace gputrain::data {
@@ -14,6 +16,7 @@ inline constexpr const char* kMixedPart = "mixed_part";      // [batch] float64,
 struct MixOptions {
   double mixup = 0, cutmix = 0;
   double probability = 1, switch_probability = 0.5;
+  int64_t off_epoch = 0;
 
   bool is_on() const { return (mixup > 0 || cutmix > 0) && probability > 0; }
 
@@ -32,6 +35,10 @@ struct MixOptions {
     d.key("switch_probability", &MixOptions::switch_probability, "probability of cutmix, if both are on")
         .range(0, 1)
         .aliases({"mixup_switch_prob"});
+    d.key("off_epoch", &MixOptions::off_epoch,
+          "epoch, counted from 0, from which on images are no longer mixed; 0: they are until the end")
+        .at_least(0)
+        .aliases({"mixup_off_epoch"});
   }
 };
 

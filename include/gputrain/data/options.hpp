@@ -18,6 +18,7 @@ using ImageSides = config::Auto<config::OneOrMore<int64_t>>;
 struct EvalImageOptions {
   config::Auto<int64_t> resize;
   ImageSides crop;
+  config::Auto<std::string> interpolation;
 
   static void describe(config::Description<EvalImageOptions>& d) {
     d.summary("how images are fitted for validation and test");
@@ -30,6 +31,9 @@ struct EvalImageOptions {
         .elements(1, 2)
         .range(1, 8192)
         .unit("pixels");
+    d.key("interpolation", &EvalImageOptions::interpolation,
+          "filter of the resizing; auto: that of training, and bilinear where that is auto or random")
+        .choices({"bilinear", "bicubic"});
   }
 };
 
@@ -59,6 +63,7 @@ ImageExtent extent_of(const ImageSides& sides, const ImageExtent& otherwise);
 struct ImageOptions {
   ImageSides size;
   config::Auto<int64_t> channels;
+  config::Auto<std::string> interpolation;
   AugmentOptions augment;
   EvalImageOptions eval;
   std::optional<std::vector<double>> mean, std;
@@ -74,6 +79,12 @@ struct ImageOptions {
         .unit("pixels")
         .aliases({"image_size", "img_size", "input_size", "data.train.resize", "data.image.resize"});
     d.key("channels", &ImageOptions::channels, "1: grey; 3: RGB; auto: 3, or 1 if the format stores grey").range(1, 3);
+    d.key("interpolation", &ImageOptions::interpolation,
+          "filter of the resizing in training, with antialiasing as in Pillow, and of the rotations and shears of timm's "
+          "auto_augment; random: bilinear or bicubic, drawn for each image. auto: images are resized bilinearly, and the "
+          "operations draw")
+        .choices({"bilinear", "bicubic", "random"})
+        .aliases({"train_interpolation"});
     d.key("augment", &ImageOptions::augment, "random changes of training images");
     d.key("eval", &ImageOptions::eval, "how images are fitted for validation and test");
     d.key("mean", &ImageOptions::mean,

@@ -37,6 +37,26 @@ struct Position {
 /// Returns the order in which a loader with this seed reads an epoch of n samples.
 Permutation order_of_epoch(uint64_t loader_seed, int64_t epoch, int64_t n) noexcept;
 
+/// Samples of an epoch by their positions. With `repeats` above 1 an epoch of n positions has n / repeats samples, each so
+/// often in a row (Hoffer et al., arXiv:1901.09335, "augment your batch").
+class SampleOrder {
+ public:
+  SampleOrder(uint64_t loader_seed, int64_t epoch, int64_t n, bool shuffle, int64_t repeats) noexcept
+      : permutation_(order_of_epoch(loader_seed, epoch, n)), shuffle_(shuffle), repeats_(repeats) {}
+
+  int64_t operator()(int64_t position) const noexcept {
+    const int64_t place = position / repeats_;
+    return shuffle_ ? permutation_(place) : place;
+  }
+  /// Returns which of its copies is at a position, from 0 on.
+  int64_t copy(int64_t position) const noexcept { return position % repeats_; }
+
+ private:
+  Permutation permutation_;
+  bool shuffle_;
+  int64_t repeats_;
+};
+
 /// Returns the sample at `position` of an epoch of n samples, for a permutation with this seed.
 int64_t permute(uint64_t seed, int64_t epoch, int64_t n, int64_t position) noexcept;
 

@@ -33,6 +33,7 @@ struct OrderFacts {
   uint64_t seed = 0;  // LoaderOptions::seed
   bool shuffle = true;
   bool drop_last = false;
+  int64_t repeats = 1;  // LoaderOptions::repeats
   int64_t first_step = 0;
   Position from = {};  // position at first_step
 };

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
 
 #include "gputrain/config/catalog.hpp"
@@ -40,6 +41,11 @@ class Schedule {
 
   virtual std::string describe() const = 0;  // "warmup 700 then cosine to 0"
 };
+
+struct LrSchedulerSpec;  // spec.hpp
+
+/// Makes the curve of a job.
+std::unique_ptr<Schedule> make_schedule(const LrSchedulerSpec& spec, const ScheduleContext& context);
 
 /// Returns the rate at a point between two steps, on the straight line between their rates.
 double lr_at(const Schedule& schedule, double step);

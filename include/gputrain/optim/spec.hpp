@@ -52,6 +52,7 @@ struct OptimizerSpec {
 /// `lr_scheduler: {type: cosine, warmup: 5ep, min_lr: 0}`.
 struct LrSchedulerSpec {
   config::Choice type{"constant"};
+  std::optional<config::Length> interval;
 
   static void describe(config::Description<LrSchedulerSpec>& d);
 };

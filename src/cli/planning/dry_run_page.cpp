@@ -22,7 +22,9 @@ std::string spread_text(const data::EpochShares::Spread& spread) {
 std::string order_text(const TrainingSetup& setup, const data::EpochShares& epoch) {
   const int64_t samples = setup.datasets.train->size(), batch = setup.plan.batch.global_batch;
   std::string text = spread_text(epoch.in_step) + " per rank and step, " + spread_text(epoch.in_epoch) + " per epoch";
-  text += epoch.each_looked_up ? "; every one of " + grouped(epoch.used) + " once, looked up for all ranks"
+  const std::string times = epoch.repeats == 1 ? "once" : counted(epoch.repeats, "time");
+  text += epoch.each_looked_up ? "; every one of " + grouped(ceil_divide(epoch.used, epoch.repeats)) + " " + times +
+                                     ", looked up for all ranks"
                                : "; " + grouped(epoch.used) + " are too many to look up each";
   if (epoch.used < samples) text += "; " + grouped(samples - epoch.used) + " left out (data.last: drop)";
   if (epoch.in_last_step < batch) {

@@ -4,6 +4,13 @@ namespace gputrain::data {
 
 AugmentPolicy::~AugmentPolicy() = default;
 
+void AugmentPolicy::change(RandomStream& random, const Pixels& pixels, const Colour& outside) const {
+  for (PixelOperation operation : draw(random, pixels.width, pixels.height)) {
+    if (pixels.filter && operation.filter != Filter::nearest) operation.filter = *pixels.filter;
+    apply(operation, pixels, outside);
+  }
+}
+
 void apply(const PixelOperation& operation, const Pixels& pixels, const Colour& outside) {
   const double argument = operation.argument;
   const auto move = [&](const Affine& affine) { transform(pixels, affine, operation.filter, outside); };
@@ -48,7 +55,7 @@ std::unique_ptr<const AugmentPolicy> policy_of(const std::string& word, PolicyMi
   if (auto policy = timm_policy(word, mistake)) return policy;
   if (mistake.what.empty())
     mistake = {"'" + word + "' is not a known policy",
-               "rand-m9-mstd0.5-inc1 (RandAugment) or trivial (TrivialAugment)"};
+               "rand-m9-mstd0.5-inc1 (RandAugment), augmix-m3-w3 (AugMix) or trivial (TrivialAugment)"};
   return nullptr;
 }
 

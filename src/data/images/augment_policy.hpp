@@ -47,6 +47,8 @@ class AugmentPolicy {
 
   /// Draws the operations for an image of this size, in their order.
   virtual std::vector<PixelOperation> draw(RandomStream& random, int64_t width, int64_t height) const = 0;
+  /// Changes an image by drawn operations. `outside` appears where they move it away.
+  virtual void change(RandomStream& random, const Pixels& pixels, const Colour& outside) const;
   /// Returns whether the mean colour appears where an operation moves the image away; otherwise black does.
   virtual bool shows_mean_outside() const = 0;
 };
@@ -59,7 +61,7 @@ struct PolicyMistake {
 /// Returns the policy of this word. Null: `mistake` says why.
 std::unique_ptr<const AugmentPolicy> policy_of(const std::string& word, PolicyMistake& mistake);
 
-/// Returns timm's: rand-m9-mstd0.5-inc1. Null: not such a word, or one with the mistake
+/// Returns timm's: rand-m9-mstd0.5-inc1, augmix-m3-w3. Null: not such a word, or one with the mistake
 /// that is then set.
 std::unique_ptr<const AugmentPolicy> timm_policy(const std::string& word, PolicyMistake& mistake);
 

@@ -10,6 +10,7 @@ namespace gputrain::data {
 namespace {
 
 /// Source pixels and weights that make each output pixel, for one axis.
+template <class Weight>
 struct Taps {
   struct Output {
     int64_t first = 0;   // source pixel of the first weight
@@ -17,36 +18,83 @@ struct Taps {
     size_t count = 0;
   };
   std::vector<Output> outputs;
-  std::vector<float> all;
+  std::vector<Weight> all;
+};
+
+/// Kernel of bilinear resizing: weights by the distance from `center`, in pixels of the output where those are larger.
+struct Triangle {
+  using Weight = float;
+  static constexpr double kRadius = 1;
+
+  static double weight(double pixel, double center, double stretch) {
+    return std::max(0.0, 1 - std::abs((pixel + 0.5 - center) / stretch));
+  }
+  static float stored(double weight, double sum) { return static_cast<float>(weight) / static_cast<float>(sum); }
+};
+
+/// Kernel of bicubic resizing, with the arithmetic of Pillow: a = -0.5, sums with kFraction bits after the point.
+struct Cubic {
+  using Weight = int32_t;
+  static constexpr double kRadius = 2;
+  static constexpr int kFraction = 22;
+
+  static double weight(double pixel, double center, double stretch) {
+    constexpr double a = -0.5;
+    const double x = std::abs((pixel - center + 0.5) * (1 / stretch));
+    if (x < 1) return ((a + 2) * x - (a + 3)) * x * x + 1;
+    return x < 2 ? (((x - 5) * x + 8) * x - 4) * a : 0;
+  }
+  static int32_t stored(double weight, double sum) {
+    const double share = weight / sum * (1 << kFraction);
+    return static_cast<int32_t>(share < 0 ? share - 0.5 : share + 0.5);
+  }
+  static uint8_t byte(int32_t sum) { return static_cast<uint8_t>(std::clamp(sum >> kFraction, 0, 255)); }
 };
 
 /// Makes taps of `count` pixels from `first` on, where the box [low, high) in source pixels [begin, end) is resized to
 /// `full` pixels.
-Taps make_taps(double low, double high, int64_t begin, int64_t end, int64_t full, int64_t first, int64_t count) {
-  Taps taps;
+template <class Kernel>
+Taps<typename Kernel::Weight> make_taps(double low, double high, int64_t begin, int64_t end, int64_t full,
+                                        int64_t first, int64_t count) {
+  Taps<typename Kernel::Weight> taps;
   taps.outputs.resize(static_cast<size_t>(count));
   const double scale = (high - low) / static_cast<double>(full);
-  const double support = std::max(scale, 1.0);  // half the width of the triangle
+  const double stretch = std::max(scale, 1.0), support = Kernel::kRadius * stretch;
+  std::vector<double> weights;
   for (int64_t i = 0; i < count; ++i) {
     const double center = low + (static_cast<double>(first + i) + 0.5) * scale;
     const int64_t from = std::clamp(static_cast<int64_t>(std::floor(center - support + 0.5)), begin, end - 1);
     const int64_t to = std::clamp(static_cast<int64_t>(std::floor(center + support + 0.5)), from + 1, end);
-    Taps::Output& output = taps.outputs[static_cast<size_t>(i)];
-    output = {from, taps.all.size(), static_cast<size_t>(to - from)};
+    taps.outputs[static_cast<size_t>(i)] = {from, taps.all.size(), static_cast<size_t>(to - from)};
+    weights.clear();
     double sum = 0;
     for (int64_t p = from; p < to; ++p) {
-      const double weight = std::max(0.0, 1 - std::abs((static_cast<double>(p) + 0.5 - center) / support));
-      taps.all.push_back(static_cast<float>(weight));
-      sum += weight;
+      weights.push_back(Kernel::weight(static_cast<double>(p), center, stretch));
+      sum += weights.back();
     }
-    for (size_t w = output.weights; w < taps.all.size(); ++w) taps.all[w] /= static_cast<float>(sum);
+    for (const double weight : weights) taps.all.push_back(Kernel::stored(weight, sum));
   }
   return taps;
 }
 
+/// Range of source pixels that taps read.
+struct Span {
+  int64_t low, high;
+};
+
+template <class Weight>
+Span span_of(const Taps<Weight>& taps) {
+  Span span{INT64_MAX, 0};
+  for (const auto& output : taps.outputs) {
+    span.low = std::min(span.low, output.first);
+    span.high = std::max(span.high, output.first + static_cast<int64_t>(output.count));
+  }
+  return span;
+}
+
 /// Computes row[i], the weighted sum over source rows, for values [begin, end) of each.
-void blend_rows(const ImageView& from, const Taps& taps, const Taps::Output& output, size_t begin, size_t end,
-                float* row) {
+void blend_rows(const ImageView& from, const Taps<float>& taps, const Taps<float>::Output& output, size_t begin,
+                size_t end, float* row) {
   const auto stride = static_cast<size_t>(from.width * from.channels);
   const uint8_t* source = from.pixels + static_cast<size_t>(output.first) * stride;
   const float* weights = taps.all.data() + output.weights;
@@ -65,10 +113,10 @@ void blend_rows(const ImageView& from, const Taps& taps, const Taps::Output& out
 }
 
 template <size_t Channels>
-void blend_columns(const float* row, const Taps& taps, bool flip, uint8_t* to) {
+void blend_columns(const float* row, const Taps<float>& taps, bool flip, uint8_t* to) {
   const size_t count = taps.outputs.size();
   for (size_t x = 0; x < count; ++x) {
-    const Taps::Output& output = taps.outputs[flip ? count - 1 - x : x];
+    const auto& output = taps.outputs[flip ? count - 1 - x : x];
     const float* source = row + static_cast<size_t>(output.first) * Channels;
     const float* weights = taps.all.data() + output.weights;
     float sums[Channels] = {};
@@ -117,22 +165,24 @@ void copy_pixels(const ImageView& from, const Fit& fit, const Shown& across, con
   }
 }
 
+/// The box on one axis of an image that is smaller by `reduction` than the box's.
+struct Box {
+  Box(int64_t box_low, int64_t box_high, int64_t length, int64_t reduction)
+      : low(static_cast<double>(box_low) / static_cast<double>(reduction)),
+        high(std::min(static_cast<double>(box_high) / static_cast<double>(reduction), static_cast<double>(length))) {}
+
+  double low, high;
+};
+
 void resample(const ImageView& from, const Fit& fit, int64_t reduction, const Shown& across, const Shown& down,
               uint8_t* to) {
-  const double factor = 1.0 / static_cast<double>(reduction);
-  const auto axis = [factor](int64_t low, int64_t high, int64_t length, int64_t full, const Shown& shown) {
-    const double begin = static_cast<double>(low) * factor;
-    const double end = std::min(static_cast<double>(high) * factor, static_cast<double>(length));
-    return make_taps(begin, end, static_cast<int64_t>(begin), static_cast<int64_t>(std::ceil(end)), full,
-                     shown.full_first, shown.count);
+  const auto axis = [](const Box& box, int64_t full, const Shown& shown) {
+    return make_taps<Triangle>(box.low, box.high, static_cast<int64_t>(box.low),
+                               static_cast<int64_t>(std::ceil(box.high)), full, shown.full_first, shown.count);
   };
-  const Taps columns = axis(fit.left, fit.right, from.width, fit.full_width, across);
-  const Taps rows = axis(fit.top, fit.bottom, from.height, fit.full_height, down);
-  int64_t low = from.width, high = 0;
-  for (const Taps::Output& output : columns.outputs) {
-    low = std::min(low, output.first);
-    high = std::max(high, output.first + static_cast<int64_t>(output.count));
-  }
+  const Taps<float> columns = axis({fit.left, fit.right, from.width, reduction}, fit.full_width, across);
+  const Taps<float> rows = axis({fit.top, fit.bottom, from.height, reduction}, fit.full_height, down);
+  const auto [low, high] = span_of(columns);
   thread_local std::vector<float> row;
   row.resize(static_cast<size_t>(from.width * from.channels));
   const int64_t out_x = fit.flip ? fit.width - across.first - across.count : across.first;
@@ -143,6 +193,87 @@ void resample(const ImageView& from, const Fit& fit, int64_t reduction, const Sh
     from.channels == 3 ? blend_columns<3>(row.data(), columns, fit.flip, target)
                        : blend_columns<1>(row.data(), columns, fit.flip, target);
   }
+}
+
+/// Lines of bytes, `stride` apart.
+template <class Byte>
+struct Lines {
+  Byte* operator[](int64_t y) const { return first + y * stride; }
+
+  Byte* first;
+  int64_t stride;
+};
+
+template <size_t Channels>
+void blend_columns_cubic(const uint8_t* row, const Taps<int32_t>& taps, bool flip, uint8_t* to) {
+  const size_t count = taps.outputs.size();
+  for (size_t x = 0; x < count; ++x) {
+    const auto& output = taps.outputs[flip ? count - 1 - x : x];
+    const uint8_t* source = row + static_cast<size_t>(output.first) * Channels;
+    const int32_t* weights = taps.all.data() + output.weights;
+    int32_t sums[Channels];
+    std::fill_n(sums, Channels, 1 << (Cubic::kFraction - 1));
+    for (size_t t = 0; t < output.count; ++t)
+      for (size_t c = 0; c < Channels; ++c) sums[c] += weights[t] * source[t * Channels + c];
+    for (size_t c = 0; c < Channels; ++c) *to++ = Cubic::byte(sums[c]);
+  }
+}
+
+/// Makes lines of `width` bytes, one for each output of `taps`.
+void blend_rows_cubic(const Lines<const uint8_t>& from, const Taps<int32_t>& taps, size_t width,
+                      const Lines<uint8_t>& to) {
+  thread_local std::vector<int32_t> sums;
+  for (size_t y = 0; y < taps.outputs.size(); ++y) {
+    const auto& output = taps.outputs[y];
+    sums.assign(width, 1 << (Cubic::kFraction - 1));
+    for (size_t t = 0; t < output.count; ++t) {
+      const uint8_t* const line = from[output.first + static_cast<int64_t>(t)];
+      const int32_t weight = taps.all[output.weights + t];
+      for (size_t i = 0; i < width; ++i) sums[i] += weight * line[i];
+    }
+    uint8_t* const target = to[static_cast<int64_t>(y)];
+    for (size_t i = 0; i < width; ++i) target[i] = Cubic::byte(sums[i]);
+  }
+}
+
+/// Resizes one axis to bytes, then the other, like Pillow from version 13 on.
+void resample_cubic(const ImageView& from, const Fit& fit, int64_t reduction, const Shown& across, const Shown& down,
+                    uint8_t* to) {
+  const auto axis = [](const Box& box, int64_t full, const Shown& shown) {
+    const double begin = std::floor(box.low);  // Pillow computes within the box
+    auto taps = make_taps<Cubic>(box.low - begin, box.high - begin, 0,
+                                 static_cast<int64_t>(std::ceil(box.high - begin)), full, shown.full_first, shown.count);
+    for (auto& output : taps.outputs) output.first += static_cast<int64_t>(begin);
+    return taps;
+  };
+  const Box box_across(fit.left, fit.right, from.width, reduction), box_down(fit.top, fit.bottom, from.height, reduction);
+  Taps<int32_t> columns = axis(box_across, fit.full_width, across), rows = axis(box_down, fit.full_height, down);
+  const int64_t channels = from.channels, shown_bytes = across.count * channels;
+  const int64_t out_x = fit.flip ? fit.width - across.first - across.count : across.first;
+  const Lines<uint8_t> target{to + (down.first * fit.width + out_x) * channels, fit.width * channels};
+  const Lines<const uint8_t> source{from.pixels, from.width * channels};
+  const auto blend_columns = [&](const uint8_t* row, uint8_t* out) {
+    channels == 3 ? blend_columns_cubic<3>(row, columns, fit.flip, out)
+                  : blend_columns_cubic<1>(row, columns, fit.flip, out);
+  };
+  thread_local std::vector<uint8_t> between;
+  const double loses_rows = box_down.high - box_down.low - static_cast<double>(fit.full_height);
+  const double loses_columns = box_across.high - box_across.low - static_cast<double>(fit.full_width);
+  if (loses_rows > 0 && loses_rows > 2 * loses_columns) {
+    const auto [low, high] = span_of(columns);
+    for (auto& output : columns.outputs) output.first -= low;
+    const int64_t width = (high - low) * channels;
+    between.resize(static_cast<size_t>(down.count * width));
+    blend_rows_cubic({source.first + low * channels, source.stride}, rows, static_cast<size_t>(width),
+                     {between.data(), width});
+    for (int64_t y = 0; y < down.count; ++y) blend_columns(between.data() + y * width, target[y]);
+    return;
+  }
+  const auto [low, high] = span_of(rows);
+  for (auto& output : rows.outputs) output.first -= low;
+  between.resize(static_cast<size_t>((high - low) * shown_bytes));
+  for (int64_t y = low; y < high; ++y) blend_columns(source[y], between.data() + (y - low) * shown_bytes);
+  blend_rows_cubic({between.data(), shown_bytes}, rows, static_cast<size_t>(shown_bytes), target);
 }
 
 /// Returns the source pixel in which the centre of each shown one lies.
@@ -174,6 +305,8 @@ void fit_image(const ImageView& from, const Fit& fit, uint8_t* to, int64_t reduc
   if (across.count == 0 || down.count == 0) return;
   if (keeps_size(fit, reduction)) {
     copy_pixels(from, fit, across, down, to);
+  } else if (fit.filter == Filter::bicubic) {
+    resample_cubic(from, fit, reduction, across, down, to);
   } else {
     resample(from, fit, reduction, across, down, to);
   }

@@ -16,12 +16,21 @@ int64_t centered(int64_t full, int64_t length) {
   return static_cast<int64_t>(std::nearbyint(static_cast<double>(full - length) / 2));
 }
 
+/// Returns the filter of a word; empty: it has none, or is drawn.
+std::optional<Filter> filter_of(const config::Auto<std::string>& word) {
+  if (word.is_auto() || *word.value == "random") return std::nullopt;
+  return *word.value == "bicubic" ? Filter::bicubic : Filter::bilinear;
+}
+
 }  // namespace
 
 ImageTransform::ImageTransform(const ImageOptions& options, Split role, int64_t width, int64_t height)
     : augmentations_(options.augment.active()),
       size_(extent_of(options.size, {.height = height, .width = width})),
-      eval_shorter_side_(options.eval.resize.value) {
+      eval_shorter_side_(options.eval.resize.value),
+      filter_(options.interpolation.is_auto() ? Filter::bilinear : filter_of(options.interpolation)),
+      operation_filter_(filter_of(options.interpolation)),
+      eval_filter_(filter_of(options.eval.interpolation).value_or(operation_filter_.value_or(Filter::bilinear))) {
   double zoom = 1;
   for (const auto& [name, augmentation] : augmentations_) zoom = std::max(zoom, augmentation->eval_zoom());
   const auto zoomed = [zoom](int64_t length) {
@@ -40,7 +49,8 @@ Fit ImageTransform::whole(const ReadContext& context, int64_t width, int64_t hei
           .full_width = cover.width,
           .full_height = cover.height,
           .width = size_.width,
-          .height = size_.height};
+          .height = size_.height,
+          .filter = eval_filter_};
   // One side becomes that of the cover; the other one is rounded down, as in torchvision.
   if (width * cover.height <= height * cover.width) {
     fit.full_height = cover.width * height / width;
@@ -64,6 +74,7 @@ Fit ImageTransform::fit(int64_t index, const ReadContext& context, int64_t width
   if (!context.augment) return fit;
   RandomStream random(mix(context.seed, static_cast<uint64_t>(context.epoch)), static_cast<uint64_t>(index));
   for (const auto& [name, augmentation] : augmentations_) augmentation->place(random, {width, height}, fit);
+  fit.filter = filter_ ? *filter_ : random.below(2) == 0 ? Filter::bilinear : Filter::bicubic;
   return fit;
 }
 
@@ -71,7 +82,9 @@ void ImageTransform::recolour(int64_t index, const ReadContext& context, const P
   if (!context.augment) return;
   const uint64_t seed = mix(mix(context.seed, static_cast<uint64_t>(context.epoch)), kColourStream);
   RandomStream random(seed, static_cast<uint64_t>(index));
-  for (const auto& [name, augmentation] : augmentations_) augmentation->recolour(random, pixels);
+  Pixels changed = pixels;
+  changed.filter = operation_filter_;
+  for (const auto& [name, augmentation] : augmentations_) augmentation->recolour(random, changed);
 }
 
 int64_t ImageTransform::reduction(const Fit& fit, const ReadContext& context) {

@@ -33,8 +33,6 @@ void invert(const Pixels& pixels);
 void auto_contrast(const Pixels& pixels);  // stretches each channel to 0 to 255
 void equalize(const Pixels& pixels);       // equalizes the histogram of each channel
 
-enum class Filter { nearest, bilinear, bicubic };
-
 /// Affine map: output pixel (x, y) shows the place (xx * x + xy * y + x0, yx * x + yy * y + y0) of the image; centres
 /// of pixels are at halves.
 struct Affine {

@@ -1,5 +1,5 @@
-// RandAugment (Cubuk et al., arXiv:1909.13719) like timm's: levels of 0 to 10, bilinear or bicubic by chance, the mean
-// colour outside.
+// RandAugment (Cubuk et al., arXiv:1909.13719) and AugMix (Hendrycks et al., arXiv:1912.02781) like timm's: levels of 0 to
+// 10, bilinear or bicubic by chance, the mean colour outside.
 #include <algorithm>
 #include <array>
 #include <charconv>
@@ -7,7 +7,7 @@
 #include <limits>
 #include <optional>
 
-#include "../draw_normal.hpp"
+#include "../draw_beta.hpp"
 #include "augment_policy.hpp"
 #include "gputrain/core/error.hpp"
 
@@ -19,6 +19,7 @@ constexpr double kMostLevel = 10;
 struct Drawing {
   RandomStream& random;
   double width, height;
+  double translation = 0.45;  // fraction of the image by which it moves at most
 
   double with_any_sign(double value) const { return random.below(2) == 0 ? -value : value; }
 };
@@ -62,9 +63,9 @@ constexpr std::array<TimmOperation, 21> kTimmOperations{{
     {"ShearX", Operation::shear_x, sheared},
     {"ShearY", Operation::shear_y, sheared},
     {"TranslateXRel", Operation::translate_x,
-     [](double level, const Drawing& d) { return d.with_any_sign(0.45 * level) * d.width; }},
+     [](double level, const Drawing& d) { return d.with_any_sign(d.translation * level) * d.width; }},
     {"TranslateYRel", Operation::translate_y,
-     [](double level, const Drawing& d) { return d.with_any_sign(0.45 * level) * d.height; }},
+     [](double level, const Drawing& d) { return d.with_any_sign(d.translation * level) * d.height; }},
 }};
 
 const TimmOperation& timm_operation(std::string_view name) {
@@ -124,6 +125,70 @@ class TimmRandAugment final : public AugmentPolicy {
 
  private:
   RandOptions options_;
+};
+
+struct AugMixOptions {
+  int64_t level = 3, width = 3, depth = 0;  // depth 0: 1 to 3, drawn for each chain
+  double alpha = 1;
+  Levels levels{.deviation = std::numeric_limits<double>::infinity()};
+};
+
+class TimmAugMix final : public AugmentPolicy {
+ public:
+  explicit TimmAugMix(const AugMixOptions& options) : options_(options) {}
+
+  /// Draws one of its chains.
+  std::vector<PixelOperation> draw(RandomStream& random, int64_t width, int64_t height) const override {
+    constexpr std::array<std::string_view, 13> kNames{
+        "AutoContrast", "ColorIncreasing",     "ContrastIncreasing", "BrightnessIncreasing", "SharpnessIncreasing",
+        "Equalize",     "Rotate",              "PosterizeIncreasing", "SolarizeIncreasing",  "ShearX",
+        "ShearY",       "TranslateXRel",       "TranslateYRel"};
+    const Drawing drawing{random, static_cast<double>(width), static_cast<double>(height), 0.3};
+    const int64_t depth = options_.depth > 0 ? options_.depth : 1 + random.below(3);
+    std::vector<PixelOperation> chain;
+    for (int64_t i = 0; i < depth; ++i) {
+      const std::string_view name = kNames[static_cast<size_t>(random.below(std::ssize(kNames)))];
+      chain.push_back(
+          draw_operation(timm_operation(name), static_cast<double>(options_.level), options_.levels, drawing));
+    }
+    return chain;
+  }
+
+  /// Mixes chains by a Dirichlet distribution, and the image with them by a beta distribution.
+  void change(RandomStream& random, const Pixels& pixels, const Colour& outside) const override {
+    const auto count = static_cast<size_t>(pixels.width * pixels.height * pixels.channels);
+    const std::vector<float> shares = draw_shares(random);
+    const auto part = static_cast<float>(draw_beta(random, options_.alpha));
+    thread_local std::vector<uint8_t> changed;
+    thread_local std::vector<float> mixed;
+    mixed.assign(count, 0);
+    for (const float share : shares) {
+      changed.assign(pixels.values, pixels.values + count);
+      Pixels copy = pixels;
+      copy.values = changed.data();
+      AugmentPolicy::change(random, copy, outside);
+      for (size_t i = 0; i < count; ++i) mixed[i] += share * static_cast<float>(changed[i]);
+    }
+    for (size_t i = 0; i < count; ++i) {
+      const auto own = static_cast<float>(pixels.values[i]), other = std::floor(std::clamp(mixed[i], 0.0f, 255.0f));
+      pixels.values[i] = static_cast<uint8_t>(own + part * (other - own));
+    }
+  }
+  bool shows_mean_outside() const override { return true; }
+
+ private:
+  std::vector<float> draw_shares(RandomStream& random) const {
+    std::vector<double> logarithms;
+    for (int64_t i = 0; i < options_.width; ++i) logarithms.push_back(log_gamma_draw(random, options_.alpha));
+    const double greatest = *std::ranges::max_element(logarithms);
+    double sum = 0;
+    for (double& one : logarithms) sum += one = std::exp(one - greatest);
+    std::vector<float> shares;
+    for (const double one : logarithms) shares.push_back(static_cast<float>(one / sum));
+    return shares;
+  }
+
+  AugMixOptions options_;
 };
 
 template <class Number>
@@ -209,10 +274,27 @@ std::unique_ptr<const AugmentPolicy> rand_policy(PolicyWord& word) {
   return std::make_unique<TimmRandAugment>(options);
 }
 
+std::unique_ptr<const AugmentPolicy> augmix_policy(PolicyWord& word) {
+  AugMixOptions options;
+  constexpr double kHighestLevel = 100, kMostOperations = 20, kMostAlpha = 100;
+  const bool is_right = word.each_part(
+      "m3 (level), w3 (chains), d2 (operations of each; else 1 to 3), a1 (alpha of their shares), mstd0.5 (deviation of "
+      "levels; else uniform)",
+      [&](const std::string& key, const std::string& value) {
+        if (key == "m") return take_number(value, 0, kHighestLevel, options.level);
+        if (key == "w") return take_number(value, 1, kMostOperations, options.width);
+        if (key == "d") return take_number(value, 1, kMostOperations, options.depth);
+        if (key == "a") return take_number(value, 0.01, kMostAlpha, options.alpha);
+        return key == "mstd" && take_deviation(value, options.levels);
+      });
+  return is_right ? std::make_unique<TimmAugMix>(options) : nullptr;
+}
+
 }  // namespace
 
 std::unique_ptr<const AugmentPolicy> timm_policy(const std::string& word, PolicyMistake& mistake) {
   PolicyWord parts(word, mistake);
+  if (parts.name() == "augmix") return augmix_policy(parts);
   return parts.name() == "rand" ? rand_policy(parts) : nullptr;
 }
 

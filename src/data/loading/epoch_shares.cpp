@@ -30,7 +30,7 @@ EpochShares::Spread spread_of(const std::vector<int64_t>& counts) {
 class TakenSamples {
  public:
   explicit TakenSamples(const OrderFacts& order)
-      : order_(order), permutation_(order_of_epoch(order.seed, 0, order.samples)) {
+      : order_(order), sample_(order.seed, 0, order.samples, order.shuffle, order.repeats) {
     if (order.samples <= kMostLookedUp) taken_.resize(static_cast<size_t>(order.samples));
   }
 
@@ -49,7 +49,7 @@ class TakenSamples {
         used_ += batch.counted;
         for (int64_t position = batch.first_position; position < batch.first_position + batch.counted; ++position) {
           GPUTRAIN_ASSERT(position == next++ && position < order_.samples, "two ranks or none take a position");
-          if (looks_up()) mark(order_.shuffle ? permutation_(position) : position);
+          if (looks_up() && sample_.copy(position) == 0) mark(sample_(position));
         }
       }
     }
@@ -64,7 +64,7 @@ class TakenSamples {
   }
 
   const OrderFacts& order_;
-  Permutation permutation_;
+  SampleOrder sample_;
   std::vector<bool> taken_;  // marks by sample; empty: too many samples
   int64_t used_ = 0;
 };
@@ -76,6 +76,7 @@ EpochShares walk_epoch(const OrderFacts& order, const DataPartition& partition) 
   TakenSamples taken(order);
   EpochShares shares{.steps = plans.front().steps_per_epoch(),
                      .most_rows = plans.front().most_rows(),
+                     .repeats = order.repeats,
                      .each_looked_up = taken.looks_up()};
   std::vector<int64_t> in_epoch(plans.size()), counts;
   for (int64_t step = 0; step < shares.steps; ++step) {

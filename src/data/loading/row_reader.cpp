@@ -13,7 +13,6 @@
 #include "gputrain/core/error.hpp"
 #include "gputrain/core/random.hpp"
 #include "gputrain/data/batch.hpp"
-#include "gputrain/data/order.hpp"
 
 namespace gputrain::data {
 namespace {
@@ -64,6 +63,7 @@ RowReader::RowReader(std::shared_ptr<const Dataset> dataset, const LoaderOptions
       samples_(dataset_->size()),
       classes_(dataset_->layout().outputs),
       seed_(options.seed),
+      repeats_(options.augment ? options.repeats : 1),
       shuffle_(options.shuffle),
       augment_(options.augment),
       tolerant_(options.max_bad_fraction > 0),
@@ -155,13 +155,21 @@ void RowReader::read_counted(int64_t sample, const ReadContext& context, const S
   }
 }
 
+SampleOrder RowReader::order_of(int64_t epoch) const noexcept { return {seed_, epoch, samples_, shuffle_, repeats_}; }
+
+/// Returns the context of a sample's copy: each is augmented by a stream of its own.
+ReadContext RowReader::context_of(int64_t copy, int64_t epoch) const noexcept {
+  const uint64_t seed = mix(seed_, kReadStream);
+  return {copy == 0 ? seed : mix(seed, static_cast<uint64_t>(copy)), epoch, augment_};
+}
+
 /// Returns the samples of a step, the longest first: those of a micro-batch, on all ranks, then differ little in length
 /// and need little padding. A step still has the samples that the order gives it.
-std::vector<int64_t> RowReader::samples_by_length(int64_t index, const Permutation& order) const {
+std::vector<int64_t> RowReader::samples_by_length(int64_t index, const SampleOrder& order) const {
   const auto [begin, end] = plan_.positions_of_step(index);
   std::vector<std::pair<int64_t, int64_t>> lengths;  // negative, and the sample
   for (int64_t position = begin; position < end; ++position) {
-    const int64_t sample = shuffle_ ? order(position) : position;
+    const int64_t sample = order(position);
     lengths.emplace_back(-dataset_->length(sample), sample);
   }
   std::ranges::sort(lengths);
@@ -173,7 +181,7 @@ std::vector<int64_t> RowReader::samples_by_length(int64_t index, const Permutati
 int64_t RowReader::longest_on_all_ranks(int64_t index, int pass) const {
   if (!by_length_) return 0;
   const MicroBatchPlan batch = plan_.micro_batch(index);
-  const std::vector<int64_t> sorted = samples_by_length(index, order_of_epoch(seed_, batch.epoch, samples_));
+  const std::vector<int64_t> sorted = samples_by_length(index, order_of(batch.epoch));
   int64_t longest = 1;
   for (int64_t i = batch.first_in_step; i < batch.first_in_step + batch.counted_on_all_ranks; ++i)
     longest = std::max(longest, dataset_->length_of_pass(sorted[static_cast<size_t>(i)], pass));
@@ -182,6 +190,7 @@ int64_t RowReader::longest_on_all_ranks(int64_t index, int pass) const {
 
 Mixing RowReader::mixing_of(int64_t index) const noexcept {
   const MicroBatchPlan batch = plan_.micro_batch(index);
+  if (mix_.off_epoch > 0 && batch.epoch >= mix_.off_epoch) return {};
   const uint64_t seed = mix(mix(seed_, kMixStream), static_cast<uint64_t>(batch.epoch));
   RandomStream random(seed, static_cast<uint64_t>(batch.first_position));
   const auto& sizes = dataset_->layout().input().sizes;
@@ -199,17 +208,16 @@ void RowReader::complete(int64_t index, const BatchMemory& to) const noexcept {
 ReadOutcome RowReader::read(int64_t index, int64_t begin, int64_t end, const BatchMemory& to,
                             const std::atomic<bool>& stop) const noexcept {
   const MicroBatchPlan batch = plan_.micro_batch(index);
-  const Permutation order = order_of_epoch(seed_, batch.epoch, samples_);
-  const ReadContext context{mix(seed_, kReadStream), batch.epoch, augment_};
+  const SampleOrder order = order_of(batch.epoch);
   const int64_t step_begin = plan_.positions_of_step(index).begin;
   const std::vector<int64_t> sorted = by_length_ ? samples_by_length(index, order) : std::vector<int64_t>();
   ReadOutcome outcome;
   for (int64_t i = begin; i < end && !stop.load(std::memory_order_relaxed); ++i) {
     const int64_t position = (batch.first_position + i) % samples_;
     const bool is_sorted = by_length_ && i < batch.counted;
-    const int64_t sample = is_sorted  ? sorted[static_cast<size_t>(position - step_begin)]
-                           : shuffle_ ? order(position)
-                                      : position;
+    const int64_t sample = is_sorted ? sorted[static_cast<size_t>(position - step_begin)]
+                                     : order(position);
+    const ReadContext context = context_of(order.copy(position), batch.epoch);
     try {
       if (i < batch.counted) {
         read_counted(sample, context, SampleRow(to, i), i, outcome);

@@ -11,6 +11,7 @@
 
 #include "gputrain/data/dataset.hpp"
 #include "gputrain/data/loader.hpp"
+#include "gputrain/data/order.hpp"
 #include "gputrain/data/sample_usage.hpp"
 #include "mix_rows.hpp"
 #include "step_plan.hpp"
@@ -56,7 +57,9 @@ class RowReader {
   size_t target_field() const { return weighed_.value(); }
 
  private:
-  std::vector<int64_t> samples_by_length(int64_t index, const Permutation& order) const;
+  SampleOrder order_of(int64_t epoch) const noexcept;
+  ReadContext context_of(int64_t copy, int64_t epoch) const noexcept;
+  std::vector<int64_t> samples_by_length(int64_t index, const SampleOrder& order) const;
   void read_counted(int64_t sample, const ReadContext& context, const SampleRow& to, int64_t row,
                     ReadOutcome& outcome) const;
   void fill_uncounted(int64_t sample, const ReadContext& context, const SampleRow& to) const noexcept;
@@ -77,6 +80,7 @@ class RowReader {
   std::vector<FieldFacts> fields_;
   std::optional<size_t> weighed_;  // the field whose targets are counted; empty: a sample counts as 1
   uint64_t seed_;
+  int64_t repeats_;
   MixOptions mix_;  // off unless the samples are images with a class each
   bool shuffle_, augment_, tolerant_;
   bool by_length_;  // true: samples of a step are sorted by length

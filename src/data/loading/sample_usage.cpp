@@ -17,9 +17,8 @@ StepPlan plan_of(const OrderFacts& order) {
 /// Calls `use` with each sample from `begin` on.
 template <typename Use>
 void each_sample(const OrderFacts& order, Position begin, int64_t count, Use use) {
-  const Permutation permutation = order_of_epoch(order.seed, begin.epoch, order.samples);
-  for (int64_t position = begin.samples; position < begin.samples + count; ++position)
-    use(order.shuffle ? permutation(position) : position);
+  const SampleOrder sample(order.seed, begin.epoch, order.samples, order.shuffle, order.repeats);
+  for (int64_t position = begin.samples; position < begin.samples + count; ++position) use(sample(position));
 }
 
 SampleUsage usage_of(const OrderFacts& order, Position begin, int64_t count) {
@@ -40,7 +39,7 @@ bool is_reachable(const OrderFacts& order) noexcept {
   constexpr int64_t kMostSamples = int64_t{1} << 55;  // maximum of samples that a whole run uses
   const auto& [epoch, samples] = order.from;
   const bool is_in_epoch = samples >= 0 && samples <= order.samples;
-  return order.first_step >= 0 && is_in_epoch && epoch >= 0 &&
+  return order.repeats >= 1 && order.first_step >= 0 && is_in_epoch && epoch >= 0 &&
          epoch < kMostSamples / std::max<int64_t>(1, order.samples);
 }
 

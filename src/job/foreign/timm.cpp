@@ -2,21 +2,18 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <cstdlib>
 #include <filesystem>
 
 #include <fmt/format.h>
 
 #include "gputrain/core/error.hpp"
-#include "moving.hpp"
+#include "timm.hpp"
 
 namespace gputrain::app::foreign {
 namespace {
 
 using config::Node;
 namespace fs = std::filesystem;
-
-const std::string kTimm = "timm's default";
 
 const Words kTimmModels{{"resnet18", "resnet18"},
                         {"resnet34", "resnet34"},
@@ -52,14 +49,6 @@ const Words kTimmOptimizers{{"sgd", "sgd"},
                             {"fusedadamw", "adamw"},
                             {"fusedsgd", "sgd"},
                             {"fusedlamb", "lamb"}};
-
-std::string in_list(const Moving& job, const std::string& key) {
-  const Node* value = job.given(key);
-  if (value == nullptr) return "";
-  Node bare = *value;
-  bare.key.clear();
-  return bare.kind == Node::Kind::list ? config::to_flow(bare) : "[" + bare.text + "]";
-}
 
 void move_drop(Moving& job, const std::string&, const Node& value) {
   if (!is_off(value)) job.set("model.config.dropout", value.text);
@@ -99,11 +88,13 @@ Table timm_table() {
                   "epochs",
                   "warmup_epochs",
                   "warmup_lr",
+                  "warmup_prefix",
                   "min_lr",
                   "cooldown_epochs",
                   "decay_epochs",
                   "decay_milestones",
                   "decay_rate",
+                  "lr_decay_fn",
                   "patience_epochs",
                   "no_aug",
                   "scale",
@@ -111,7 +102,14 @@ Table timm_table() {
                   "hflip",
                   "vflip",
                   "color_jitter",
+                  "color_jitter_prob",
+                  "force_color_jitter",
+                  "grayscale_prob",
+                  "gaussian_blur_prob",
                   "aa",
+                  "aug_repeats",
+                  "interpolation",
+                  "train_interpolation",
                   "reprob",
                   "remode",
                   "recount",
@@ -128,8 +126,7 @@ Table timm_table() {
                   "std",
                   "model_ema",
                   "model_ema_decay",
-                  "sched_on_updates",
-                  "mixup_off_epoch"}),
+                  "sched_on_updates"}),
       to({"validation_batch_size"}, "eval.batch_size"),
       flag({"grad_checkpointing"}, "train.activation_checkpointing", "block"),
       flag({"channels_last"}, "train.channels_last", "true"),
@@ -146,15 +143,15 @@ Table timm_table() {
       to({"mixup_prob"}, "data.image.augment.mix.probability"),
       to({"mixup_switch_prob"}, "data.image.augment.mix.switch_probability"),
       words({"mixup_mode"}, "", {{"batch", ""}}, "a micro-batch is mixed as a whole"),
-      told({"cutmix_minmax", "jsd_loss", "aug_splits", "resplit", "aug_repeats", "train_crop_mode", "grayscale_prob",
-            "gaussian_blur_prob", "color_jitter_prob", "force_color_jitter"},
-           "nothing here does this: `gputrain describe data.image.augment`"),
+      to({"mixup_off_epoch"}, "data.image.augment.mix.off_epoch"),
+      told({"cutmix_minmax"}, "the area of a rectangle is drawn from cutmix's beta distribution"),
+      told({"jsd_loss", "aug_splits", "resplit"}, "no loss compares several versions of an image here"),
+      words({"train_crop_mode"}, "", {{"rrc", ""}}, "training crops by data.image.augment.random_resized_crop"),
+      words({"crop_mode"}, "", {{"center", ""}}, "the middle of the resized image is evaluated"),
       flag({"bce_loss"}, "task.config.loss", "bce"),
       flag({"bce_sum"}, "task.config.sum_classes", "true"),
       to({"bce_target_thresh"}, "task.config.target_threshold"),
       told({"bce_pos_weight"}, "task.config.class_weights weighs classes"),
-      words({"interpolation", "train_interpolation"}, "", {{"bilinear", ""}},
-            "images are resized bilinearly, with as many pixels as they shrink by"),
       flag({"sync_bn"}, "parallel.sync_bn", "true"),
       told({"dist_bn"}, "not needed: running statistics are rank 0's, or of all ranks with parallel.sync_bn"),
       told({"model_ema_force_cpu", "model_ema_warmup"}, "not needed: train.ema.warmup"),
@@ -193,7 +190,7 @@ Table timm_table() {
            "not needed: `gputrain run` does this by itself"),
       told({"num_samples", "val_num_samples", "class_map", "dataset_config"},
            "the files in data.train.path say what is trained on"),
-      told({"lr_noise*", "lr_cycle_*", "lr_k_decay", "warmup_prefix", "opt_kwargs", "sched_kwargs", "opt_caution",
+      told({"lr_noise*", "lr_cycle_*", "lr_k_decay", "lr_stable_timescale", "opt_kwargs", "sched_kwargs", "opt_caution",
             "opt_foreach"},
            "no such option here: `gputrain describe lr_scheduler cosine`"),
       to({"workers"}, "data.num_workers"),
@@ -258,39 +255,6 @@ void finish_data(Moving& job) {
   job.tell("num_classes", "not needed: classes are the folders of the data");
 }
 
-void finish_images(Moving& job) {
-  const Node* extent = job.given("input_size");
-  std::string size = job.has("img_size") ? job.text("img_size") : "224";
-  if (extent != nullptr && extent->parts.size() == 3) size = extent->parts.back().text;
-  job.set("data.image.size", size);
-  for (const char* key : {"mean", "std"})
-    if (job.has(key)) job.set(std::string("data.image.") + key, in_list(job, key));
-  const std::string model = job.value_of("model.type");
-  const double pixels = std::atof(size.c_str());  // 0: no number, which validation refuses
-  const double crop = job.number("crop_pct", model.starts_with("vit") ? 0.9 : 0.875);
-  if (crop > 0 && crop <= 1)
-    job.set("data.image.eval.resize", fmt::format("{}", static_cast<int>(std::floor(pixels / crop))),
-            fmt::format("crop_pct {}", crop));
-  const std::string augment = "data.image.augment.";
-  if (job.is_on("no_aug")) return;
-  const auto given = [&](const char* key, const char* fallback) { return job.has(key) ? job.text(key) : fallback; };
-  job.set(augment + "random_resized_crop", job.has("scale") ? in_list(job, "scale") : "[0.08, 1.0]",
-          job.has("scale") ? "" : kTimm);
-  if (job.has("ratio")) job.tell("ratio", "a crop is stretched by up to 4/3");
-  job.set(augment + "hflip", given("hflip", "0.5"), job.has("hflip") ? "" : kTimm);
-  if (job.is_on("vflip")) job.set(augment + "vflip", job.text("vflip"));
-  if (job.has("aa")) {
-    job.set_text(augment + "auto_augment", job.text("aa"));
-  } else if (!job.has("color_jitter") || job.is_on("color_jitter")) {
-    job.set(augment + "color_jitter", given("color_jitter", "0.4"), job.has("color_jitter") ? "" : kTimm);
-  }
-  if (job.is_on("reprob")) {
-    job.set(augment + "random_erasing.probability", job.text("reprob"));
-    job.set(augment + "random_erasing.mode", given("remode", "pixel"), job.has("remode") ? "" : kTimm);
-    if (job.has("recount")) job.set(augment + "random_erasing.count", job.text("recount"));
-  }
-}
-
 void finish_rule(Moving& job) {
   const std::string name = job.has("opt") ? job.text("opt") : "sgd";
   const auto found = std::ranges::find(kTimmOptimizers, std::string_view(name), &Words::value_type::first);
@@ -321,41 +285,6 @@ void finish_rule(Moving& job) {
   }
 }
 
-void finish_rates(Moving& job) {
-  const std::string name = job.has("sched") ? job.text("sched") : "cosine";
-  const std::string epochs = job.has("epochs") ? job.text("epochs") : "300";
-  job.set("train.max_epochs",
-          fmt::format("{:g}", job.number("epochs", 300) + (name == "cosine" ? job.number("cooldown_epochs", 0) : 0)),
-          job.has("epochs") ? "" : kTimm);
-  if (job.is_on("cooldown_epochs"))
-    job.tell("cooldown_epochs", "they are part of train.max_epochs, and the curve ends with them");
-  const std::string warmup = job.has("warmup_epochs") ? job.text("warmup_epochs") : "5";
-  if (warmup != "0") job.set("lr_scheduler.warmup", warmup + "ep", job.has("warmup_epochs") ? "" : kTimm);
-  if (job.is_on("warmup_lr")) job.tell("warmup_lr", "the rate rises from almost 0");
-  if (name == "cosine" || name == "poly") {
-    job.set("lr_scheduler.type", name == "cosine" ? "cosine" : "polynomial");
-    if (job.is_on("min_lr")) job.set("lr_scheduler.min_lr", job.text("min_lr"));
-  } else if (name == "step") {
-    job.set("lr_scheduler.type", "exponential");
-    job.set("lr_scheduler.step_size", (job.has("decay_epochs") ? job.text("decay_epochs") : "90") + "ep");
-    job.set("lr_scheduler.gamma", job.has("decay_rate") ? job.text("decay_rate") : "0.1");
-  } else if (name == "multistep") {
-    job.set("lr_scheduler.type", "multistep");
-    std::string list;
-    if (const Node* given = job.given("decay_milestones"))
-      for (const Node& part : given->parts) list += (list.empty() ? "" : ", ") + part.text + "ep";
-    job.set("lr_scheduler.milestones", "[" + (list.empty() ? "90ep, 180ep, 270ep" : list) + "]");
-    job.set("lr_scheduler.gamma", job.has("decay_rate") ? job.text("decay_rate") : "0.1");
-  } else if (name == "none" || name == "constant") {
-    job.set("lr_scheduler.type", "constant");
-  } else {
-    job.tell("sched", "no such curve here: `gputrain list lr_schedulers`; the rate stays constant");
-    job.set("lr_scheduler.type", "constant");
-  }
-  if (!job.is_on("sched_on_updates"))
-    job.remark("timm changes the rate once an epoch unless told --sched-on-updates; gputrain at each step.");
-}
-
 }  // namespace
 
 const Table& timm_rows() {
@@ -366,9 +295,9 @@ const Table& timm_rows() {
 void finish_timm(Moving& job) {
   finish_model(job);
   finish_data(job);
-  finish_images(job);
+  finish_timm_images(job);
   finish_rule(job);
-  finish_rates(job);
+  finish_timm_rates(job);
   job.set("train.micro_batch_size", job.has("batch_size") ? job.text("batch_size") : "128",
           job.has("batch_size") ? "" : kTimm);
   if (job.number("grad_accum_steps", 1) > 1) job.set("train.gradient_accumulation_steps", job.text("grad_accum_steps"));
@@ -379,7 +308,6 @@ void finish_timm(Moving& job) {
             job.has("smoothing") ? "" : kTimm);
   else if (job.is_on("smoothing"))
     job.set("train.label_smoothing", job.text("smoothing"));
-  if (job.is_on("mixup_off_epoch")) job.tell("mixup_off_epoch", "images are mixed until the end");
   if (job.is_on("amp")) job.set("precision", job.text("amp_dtype") == "bfloat16" ? "bf16" : "fp16");
   if (job.is_on("model_ema"))
     job.set("train.ema.decay", job.has("model_ema_decay") ? job.text("model_ema_decay") : "0.9998");

@@ -1,7 +1,5 @@
 #include <string>
 
-#include <fmt/format.h>
-
 #include "../warmup.hpp"
 
 namespace gputrain::optim {
@@ -10,17 +8,14 @@ namespace {
 class ConstantSchedule final : public Schedule {
  public:
   ConstantSchedule(const WarmupSpec& spec, const ScheduleContext& context)
-      : peak_lr_(context.peak_lr), warmup_(context.to_steps(spec.warmup, "warmup")) {}
+      : warmup_(spec, context) {}
 
-  double lr(int64_t step) const override { return peak_lr_ * warmup_share(step, warmup_); }
+  double lr(int64_t step) const override { return warmup_.lr(step); }
 
-  std::string describe() const override {
-    return warmup_ > 0 ? fmt::format("warmup {} then constant", warmup_) : "constant";
-  }
+  std::string describe() const override { return warmup_.then("constant"); }
 
  private:
-  double peak_lr_;
-  int64_t warmup_;
+  Warmup warmup_;
 };
 
 const config::Registered<ConstantSchedule, WarmupSpec> registered_constant{schedules(), "constant",

@@ -42,13 +42,12 @@ struct CosineRestartsSpec : DecaySpec {
 class CosineRestartsSchedule final : public Schedule {
  public:
   CosineRestartsSchedule(const CosineRestartsSpec& spec, const ScheduleContext& context)
-      : peak_lr_(context.peak_lr),
+      : warmup_(spec, context),
         min_lr_(spec.min_lr),
-        warmup_(context.to_steps(spec.warmup, "warmup")),
         total_(context.total_steps),
         num_cycles_(spec.num_cycles),
         t_mult_(spec.t_mult) {
-    check_floor(min_lr_, peak_lr_);
+    check_floor(min_lr_, warmup_.peak());
     if (spec.first_cycle) {
       first_cycle_ = std::max<int64_t>(1, context.to_steps(*spec.first_cycle, "first_cycle"));
     } else {
@@ -57,21 +56,22 @@ class CosineRestartsSchedule final : public Schedule {
   }
 
   double lr(int64_t step) const override {
-    if (step < warmup_) return peak_lr_ * warmup_share(step, warmup_);
-    const double part = first_cycle_ > 0 ? part_of_growing_cycle(step - warmup_) : part_of_equal_cycle(step - warmup_);
-    return min_lr_ + (peak_lr_ - min_lr_) * 0.5 * (1 + std::cos(std::numbers::pi * part));
+    if (step < warmup_.steps()) return warmup_.lr(step);
+    const int64_t later = step - warmup_.steps();
+    const double part = first_cycle_ > 0 ? part_of_growing_cycle(later) : part_of_equal_cycle(later);
+    return min_lr_ + (warmup_.peak() - min_lr_) * 0.5 * (1 + std::cos(std::numbers::pi * part));
   }
 
   std::string describe() const override {
     const std::string cycles = first_cycle_ == 0 ? fmt::format("{} equal", num_cycles_)
                                : t_mult_ == 1    ? fmt::format("every {}", first_cycle_)
                                                  : fmt::format("first {}, each times {}", first_cycle_, t_mult_);
-    return after_warmup(warmup_, fmt::format("cosine restarts to {}, cycles: {}", min_lr_, cycles));
+    return warmup_.then(fmt::format("cosine restarts to {}, cycles: {}", min_lr_, cycles));
   }
 
  private:
   double part_of_equal_cycle(int64_t step) const {
-    const int64_t length = std::max<int64_t>(total_ - warmup_, 1);
+    const int64_t length = std::max<int64_t>(total_ - warmup_.steps(), 1);
     if (step >= length) return 1;
     // Whole numbers, so that a restart is at the step where it should be.
     return static_cast<double>(step * num_cycles_ % length) / static_cast<double>(length);
@@ -88,8 +88,9 @@ class CosineRestartsSchedule final : public Schedule {
     return std::min(static_cast<double>(step) / static_cast<double>(length), 1.0);
   }
 
-  double peak_lr_, min_lr_;
-  int64_t warmup_, total_, num_cycles_, t_mult_, first_cycle_ = 0;
+  Warmup warmup_;
+  double min_lr_;
+  int64_t total_, num_cycles_, t_mult_, first_cycle_ = 0;
 };
 
 const config::Registered<CosineRestartsSchedule, CosineRestartsSpec> registered_cosine_restarts{

@@ -10,8 +10,7 @@
 namespace gputrain::optim {
 namespace {
 
-struct ExponentialSpec {
-  config::Length warmup;
+struct ExponentialSpec : WarmupSpec {
   double gamma = 0.95;
   config::Length step_size{1, config::Length::Unit::epochs};
 
@@ -32,22 +31,22 @@ struct ExponentialSpec {
 class ExponentialSchedule final : public Schedule {
  public:
   ExponentialSchedule(const ExponentialSpec& spec, const ScheduleContext& context)
-      : peak_lr_(context.peak_lr),
+      : warmup_(spec, context),
         gamma_(spec.gamma),
-        warmup_(context.to_steps(spec.warmup, "warmup")),
         step_size_(std::max<int64_t>(1, context.to_steps(spec.step_size, "step_size"))) {}
 
   double lr(int64_t step) const override {
-    return peak_lr_ * warmup_share(step, warmup_) * std::pow(gamma_, static_cast<double>(step / step_size_));
+    return warmup_.lr(step) * std::pow(gamma_, static_cast<double>(step / step_size_));
   }
 
   std::string describe() const override {
-    return after_warmup(warmup_, fmt::format("times {} every {}", gamma_, step_size_));
+    return warmup_.then(fmt::format("times {} every {}", gamma_, step_size_));
   }
 
  private:
-  double peak_lr_, gamma_;
-  int64_t warmup_, step_size_;
+  Warmup warmup_;
+  double gamma_;
+  int64_t step_size_;
 };
 
 const config::Registered<ExponentialSchedule, ExponentialSpec> registered_exponential{

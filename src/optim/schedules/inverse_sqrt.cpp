@@ -12,8 +12,7 @@
 namespace gputrain::optim {
 namespace {
 
-struct InverseSqrtSpec {
-  config::Length warmup;
+struct InverseSqrtSpec : WarmupSpec {
   std::optional<config::Length> timescale;
 
   static void describe(config::Description<InverseSqrtSpec>& d) {
@@ -29,24 +28,23 @@ struct InverseSqrtSpec {
 class InverseSqrtSchedule final : public Schedule {
  public:
   InverseSqrtSchedule(const InverseSqrtSpec& spec, const ScheduleContext& context)
-      : peak_lr_(context.peak_lr),
-        warmup_(context.to_steps(spec.warmup, "warmup")),
-        timescale_(warmup_ > 0 ? warmup_ : 10'000) {
+      : warmup_(spec, context), timescale_(warmup_.steps() > 0 ? warmup_.steps() : 10'000) {
     if (spec.timescale) timescale_ = std::max<int64_t>(1, context.to_steps(*spec.timescale, "timescale"));
   }
 
   double lr(int64_t step) const override {
-    if (step < warmup_) return peak_lr_ * warmup_share(step, warmup_);
-    return peak_lr_ / std::sqrt(1 + static_cast<double>(step - warmup_) / static_cast<double>(timescale_));
+    if (step < warmup_.steps()) return warmup_.lr(step);
+    return warmup_.peak() /
+           std::sqrt(1 + static_cast<double>(step - warmup_.steps()) / static_cast<double>(timescale_));
   }
 
   std::string describe() const override {
-    return after_warmup(warmup_, fmt::format("inverse_sqrt over {}", timescale_));
+    return warmup_.then(fmt::format("inverse_sqrt over {}", timescale_));
   }
 
  private:
-  double peak_lr_;
-  int64_t warmup_, timescale_;
+  Warmup warmup_;
+  int64_t timescale_;
 };
 
 const config::Registered<InverseSqrtSchedule, InverseSqrtSpec> registered_inverse_sqrt{

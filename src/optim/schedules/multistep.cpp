@@ -12,8 +12,7 @@
 namespace gputrain::optim {
 namespace {
 
-struct MultiStepSpec {
-  config::Length warmup;
+struct MultiStepSpec : WarmupSpec {
   std::vector<config::Length> milestones;
   double gamma = 0.1;
 
@@ -29,7 +28,7 @@ struct MultiStepSpec {
 class MultiStepSchedule final : public Schedule {
  public:
   MultiStepSchedule(const MultiStepSpec& spec, const ScheduleContext& context)
-      : peak_lr_(context.peak_lr), gamma_(spec.gamma), warmup_(context.to_steps(spec.warmup, "warmup")) {
+      : warmup_(spec, context), gamma_(spec.gamma) {
     for (const config::Length& milestone : spec.milestones)
       milestones_.push_back(context.to_steps(milestone, "milestones"));
     std::ranges::sort(milestones_);
@@ -37,16 +36,16 @@ class MultiStepSchedule final : public Schedule {
 
   double lr(int64_t step) const override {
     const auto passed = std::ranges::upper_bound(milestones_, step) - milestones_.begin();
-    return peak_lr_ * warmup_share(step, warmup_) * std::pow(gamma_, static_cast<double>(passed));
+    return warmup_.lr(step) * std::pow(gamma_, static_cast<double>(passed));
   }
 
   std::string describe() const override {
-    return after_warmup(warmup_, fmt::format("times {} at {}", gamma_, fmt::join(milestones_, ", ")));
+    return warmup_.then(fmt::format("times {} at {}", gamma_, fmt::join(milestones_, ", ")));
   }
 
  private:
-  double peak_lr_, gamma_;
-  int64_t warmup_;
+  Warmup warmup_;
+  double gamma_;
   std::vector<int64_t> milestones_;
 };
 

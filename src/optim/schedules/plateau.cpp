@@ -11,8 +11,7 @@
 namespace gputrain::optim {
 namespace {
 
-struct PlateauSpec {
-  config::Length warmup;
+struct PlateauSpec : WarmupSpec {
   double factor = 0.1;
   int64_t patience = 10;
   double threshold = 1e-4;
@@ -37,11 +36,11 @@ struct PlateauSpec {
 class PlateauSchedule final : public Schedule {
  public:
   PlateauSchedule(const PlateauSpec& spec, const ScheduleContext& context)
-      : spec_(spec), peak_lr_(context.peak_lr), warmup_(context.to_steps(spec.warmup, "warmup")) {
-    check_floor(spec.min_lr, peak_lr_);
+      : spec_(spec), warmup_(spec, context) {
+    check_floor(spec.min_lr, warmup_.peak());
   }
 
-  double lr(int64_t step) const override { return peak_lr_ * warmup_share(step, warmup_); }
+  double lr(int64_t step) const override { return warmup_.lr(step); }
 
   static CurveAbilities abilities() { return {.follows_evaluations = true}; }
 
@@ -61,14 +60,13 @@ class PlateauSchedule final : public Schedule {
     if (feedback.bad <= spec_.patience) return;
     feedback.cooldown = spec_.cooldown;
     feedback.bad = 0;
-    const double lower = std::max(feedback.factor * spec_.factor, spec_.min_lr / peak_lr_);
+    const double lower = std::max(feedback.factor * spec_.factor, spec_.min_lr / warmup_.peak());
     constexpr double kLeastFall = 1e-8;  // least fall of the rate, as in PyTorch
-    if ((feedback.factor - lower) * peak_lr_ > kLeastFall) feedback.factor = lower;
+    if ((feedback.factor - lower) * warmup_.peak() > kLeastFall) feedback.factor = lower;
   }
 
   std::string describe() const override {
-    return after_warmup(warmup_,
-                        fmt::format("times {} after {} evaluations without gain", spec_.factor, spec_.patience + 1));
+    return warmup_.then(fmt::format("times {} after {} evaluations without gain", spec_.factor, spec_.patience + 1));
   }
 
  private:
@@ -83,8 +81,7 @@ class PlateauSchedule final : public Schedule {
   }
 
   PlateauSpec spec_;
-  double peak_lr_;
-  int64_t warmup_;
+  Warmup warmup_;
 };
 
 const config::Registered<PlateauSchedule, PlateauSpec> registered_plateau{

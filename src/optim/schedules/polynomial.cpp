@@ -6,11 +6,11 @@
 namespace gputrain::optim {
 namespace {
 
-struct PolynomialSpec : DecaySpec {
+struct PolynomialSpec : WholeDecaySpec {
   double power = 1;
 
   static void describe(config::Description<PolynomialSpec>& d) {
-    describe_decay(d);
+    describe_whole_decay(d);
     d.key("power", &PolynomialSpec::power, "exponent; 1 is a straight line, 2 falls faster at first").above(0);
   }
 };

@@ -30,32 +30,30 @@ struct WsdSpec : DecaySpec {
 class WsdSchedule final : public Schedule {
  public:
   WsdSchedule(const WsdSpec& spec, const ScheduleContext& context)
-      : peak_lr_(context.peak_lr),
+      : warmup_(spec, context),
         min_lr_(spec.min_lr),
-        warmup_(context.to_steps(spec.warmup, "warmup")),
         decay_(context.to_steps(spec.decay, "decay")),
         total_(context.total_steps),
         decay_type_(spec.decay_type) {
     check_has_end(context, "wsd");
-    check_floor(min_lr_, peak_lr_);
-    if (warmup_ + decay_ <= total_) return;
+    check_floor(min_lr_, warmup_.peak());
+    if (warmup_.steps() + decay_ <= total_) return;
     throw Error(ExitCode::usage, {.what = fmt::format("a warm-up of {} steps and a decay of {} do not fit in {} steps",
-                                                      warmup_, decay_, total_),
+                                                      warmup_.steps(), decay_, total_),
                                   .where = "lr_scheduler.decay",
                                   .hint = "shorten lr_scheduler.warmup or lr_scheduler.decay"});
   }
 
   double lr(int64_t step) const override {
-    if (step < warmup_) return peak_lr_ * warmup_share(step, warmup_);
     const int64_t begin = total_ - decay_;
-    if (step < begin) return peak_lr_;
+    if (step < begin) return warmup_.lr(step);
     if (step >= total_) return min_lr_;
     const double part = static_cast<double>(step - begin) / static_cast<double>(decay_);
-    return min_lr_ + (peak_lr_ - min_lr_) * share_left(part);
+    return min_lr_ + (warmup_.peak() - min_lr_) * share_left(part);
   }
 
   std::string describe() const override {
-    return after_warmup(warmup_, fmt::format("constant then {} to {} over {}", decay_type_, min_lr_, decay_));
+    return warmup_.then(fmt::format("constant then {} to {} over {}", decay_type_, min_lr_, decay_));
   }
 
  private:
@@ -65,8 +63,9 @@ class WsdSchedule final : public Schedule {
     return 0.5 * (1 + std::cos(std::numbers::pi * part));
   }
 
-  double peak_lr_, min_lr_;
-  int64_t warmup_, decay_, total_;
+  Warmup warmup_;
+  double min_lr_;
+  int64_t decay_, total_;
   std::string decay_type_;
 };
 

@@ -286,6 +286,24 @@ TEST(ContactSheet, ShowsImagesPlainAndAugmentedWithTheirClasses) {
   EXPECT_EQ(gputrain({"data", "show", job}).exit_code, 2);
 }
 
+TEST(ContactSheet, ShowsMicroBatchesAsTheyAreMixed) {
+  const TemporaryFolder folder;
+  const std::string job = write_colours_job(folder, ", image: {augment: {mix: {mixup: 1}}}");
+  const std::string sheet = folder / "sheet.html";
+  const Result result = gputrain({"data", "show", job, "--output", sheet, "--limit", "3"});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  const std::string page = read_file(sheet);
+  EXPECT_EQ(images_in(page).count("mixed"), 32U);
+  EXPECT_THAT(page, ContainsRegex("<figcaption>[0-9]+ % [a-z]+, [0-9]+ % [a-z]+</figcaption>"));
+  EXPECT_THAT(page, HasSubstr("below, small micro-batches, mixed"));
+  for (const char* setting : {"data.image.augment.mix.mixup=0", "data.image.augment.mix.probability=0"}) {
+    ASSERT_EQ(gputrain({"data", "show", job, "--output", sheet, "--set", setting}).exit_code, 0);
+    EXPECT_EQ(images_in(read_file(sheet)).count("mixed"), 0U) << setting;
+  }
+  ASSERT_EQ(gputrain({"data", "show", job, "--on", "val", "--output", sheet}).exit_code, 0);
+  EXPECT_EQ(images_in(read_file(sheet)).count("mixed"), 0U) << "an evaluation mixes nothing";
+}
+
 nlohmann::json evaluation_of(const std::string& run) {
   return nlohmann::json::parse(read_file(run + "/evaluation.json"));
 }

@@ -101,8 +101,8 @@ class Losses(unittest.TestCase):
         get_peft_model(self.model(), LoraConfig(task_type="CAUSAL_LM", **options)).save_pretrained(folder)
         return str(folder)
 
-    def ours(self, file, given, *settings):
-        """Losses of the job that is written for another tool's."""
+    def ours(self, file, given, *settings, of="train/loss"):
+        """Losses, or other values of steps, of the job that is written for another tool's."""
         folder = Path(tempfile.mkdtemp(dir=self.folder))
         (folder / file).write_text(given)
         job, run = folder / "job.yaml", folder / "run"
@@ -112,7 +112,7 @@ class Losses(unittest.TestCase):
                               *(word for setting in settings for word in ("--set", setting)))
         self.assertEqual(trained.returncode, 0, trained.stdout + trained.stderr + job.read_text())
         found = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
-        return [line["train/loss"] for line in found if "train/loss" in line]
+        return [line[of] for line in found if of in line]
 
     def equal(self, mine, others):
         self.assertEqual(len(mine), STEPS)
@@ -201,8 +201,9 @@ class Losses(unittest.TestCase):
                "weight_decay": 0.01, "max_grad_norm": 1.0, "warmup_steps": 0, "output_dir": "out"}
         self.equal(self.ours("config.yml", yaml.safe_dump(job)), theirs)
 
-    def test_timm_resnet(self):
-        data = self.folder / "photos"
+    def photos(self):
+        """A folder with eight images for training, and as many for validation."""
+        data = Path(tempfile.mkdtemp(dir=self.folder))
         torch.manual_seed(7)
         for split in ("train", "val"):
             for name in ("cat", "dog"):
@@ -210,6 +211,40 @@ class Losses(unittest.TestCase):
                 for i in range(4):
                     pixels = torch.randint(0, 256, (32, 32, 3), dtype=torch.uint8).numpy()
                     Image.fromarray(pixels).save(data / split / name / f"{i}.png")
+        return data
+
+    def test_timm_rates(self):
+        """By its own defaults: once an epoch, from a rate of its own."""
+        data = self.photos()
+        for options, words in [
+                ({"num_epochs": 5, "warmup_epochs": 2, "cooldown_epochs": 1, "min_lr": 1e-4},
+                 "--epochs 5 --warmup-epochs 2 --cooldown-epochs 1 --min-lr 1e-4"),
+                ({"num_epochs": 5, "warmup_epochs": 2, "warmup_prefix": True, "warmup_lr": 1e-3, "step_on_epochs": False},
+                 "--epochs 5 --warmup-epochs 2 --warmup-prefix --warmup-lr 1e-3 --sched-on-updates"),
+                ({"sched": "poly", "num_epochs": 5, "decay_rate": 2.0}, "--sched poly --epochs 5 --decay-rate 2.0 --warmup-epochs 0"),
+                ({"sched": "step", "num_epochs": 6, "decay_epochs": 2, "decay_rate": 0.5, "warmup_epochs": 1, "warmup_prefix": True},
+                 "--sched step --epochs 6 --decay-epochs 2 --decay-rate 0.5 --warmup-epochs 1 --warmup-prefix"),
+                ({"sched": "multistep", "num_epochs": 6, "decay_milestones": [2, 5], "warmup_epochs": 1},
+                 "--sched multistep --epochs 6 --decay-milestones 2 5 --warmup-epochs 1"),
+                ({"sched": "wsd", "num_epochs": 6, "decay_epochs": 2, "warmup_epochs": 1},
+                 "--sched wsd --epochs 6 --decay-epochs 2 --warmup-epochs 1")]:
+            with self.subTest(words):
+                rule = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=0.02)
+                rates, epochs = create_scheduler_v2(rule, updates_per_epoch=2, **options)
+                theirs = []
+                for epoch in range(epochs):
+                    for step in range(2 * epoch, 2 * epoch + 2):
+                        theirs.append(rule.param_groups[0]["lr"])
+                        rates.step_update(step + 1)
+                    rates.step(epoch + 1)
+                line = f"python train.py {data} --model resnet18 --img-size 32 -b 4 --opt sgd --lr 0.02 {words}\n"
+                mine = self.ours("train.sh", line, "eval.interval=null", "model.config.width=8", of="train/lr")
+                self.assertEqual(len(mine), len(theirs), f"{mine}\n{theirs}")
+                for ours, other in zip(mine, theirs):
+                    self.assertLess(abs(ours - other), 1e-9, f"{mine}\n{theirs}")
+
+    def test_timm_resnet(self):
+        data = self.photos()
         model = timm.create_model("resnet18", num_classes=2)
         start = self.folder / "resnet18.safetensors"
         save_file(model.state_dict(), start)

@@ -89,6 +89,66 @@ class Import(unittest.TestCase):
         run = PROGRAM.run("import", self.folder / "a.yaml", "--output", self.folder / "job.yaml")
         self.assertEqual((run.returncode, (self.folder / "job.yaml").read_text()), (2, "kept"))
 
+    def settings_of(self, line):
+        """What `import` writes for a command line of timm, by dotted keys, and what it tells."""
+        found = self.moved("a.sh", f"python train.py photos {line}\n")
+        flat = {}
+
+        def add(group, under):
+            for key, value in group.items():
+                add(value, f"{under}{key}.") if isinstance(value, dict) else flat.update({under + key: value})
+
+        add(yaml.safe_load((self.folder / "job.yaml").read_text()), "")
+        return flat, {one["key"] for one in found["told"]}
+
+    def test_timm_reads_images_as_its_weights_ask_for(self):
+        half = [0.5, 0.5, 0.5]
+        for line, size, resize, mean, training, evaluating in [
+                ("--model resnet50", 224, 235, None, "random", "bicubic"),
+                ("--model vit_small_patch16_224", 224, 248, half, "random", "bicubic"),
+                ("--model mobilenetv3_large_100 --train-interpolation bicubic", 224, 256, None, "bicubic", "bicubic"),
+                ("--model tf_efficientnetv2_s", 300, 300, half, "random", "bicubic"),
+                ("--model resnet18 --img-size 64 --crop-pct 0.8 --interpolation bilinear --no-aug", 64, 80, None, "bilinear",
+                 "bilinear"),
+                ("--model vit_tiny_patch16_224 --mean 0.1 0.2 0.3 --std 0.4 0.4 0.4", 224, 248, [0.1, 0.2, 0.3], "random",
+                 "bicubic")]:
+            with self.subTest(line):
+                job, _ = self.settings_of(line)
+                self.assertEqual([job["data.image.size"], job["data.image.eval.resize"], job.get("data.image.mean"),
+                                  job["data.image.interpolation"], job["data.image.eval.interpolation"]],
+                                 [size, resize, mean, training, evaluating])
+        hub = self.folder / "hub"
+        snapshot = hub / "models--timm--resnet50.mine" / "snapshots" / ("a" * 40)
+        snapshot.mkdir(parents=True)
+        (snapshot.parents[1] / "refs").mkdir()
+        (snapshot.parents[1] / "refs" / "main").write_text("a" * 40)
+        (snapshot / "config.json").write_text(json.dumps({"architecture": "resnet50", "pretrained_cfg": {
+            "input_size": [3, 160, 160], "crop_pct": 0.5, "interpolation": "bilinear", "mean": half, "std": half}}))
+        os.environ["HF_HUB_CACHE"] = str(hub)
+        self.addCleanup(os.environ.pop, "HF_HUB_CACHE")
+        job, _ = self.settings_of("--model resnet50.mine --pretrained")
+        self.assertEqual([job["data.image.size"], job["data.image.eval.resize"], job["data.image.mean"],
+                          job["data.image.eval.interpolation"]], [160, 320, half, "bilinear"])
+
+    def test_timm_changes_images_as_its_transforms_do(self):
+        augment = "data.image.augment."
+        for line, expected, told in [
+                ("--model resnet18 --aa rand-m9 --color-jitter 0.3", {"auto_augment": "rand-m9", "color_jitter": None},
+                 {"color_jitter"}),
+                ("--model resnet18 --aa rand-m9 --force-color-jitter --color-jitter-prob 0.8",
+                 {"auto_augment": "rand-m9", "color_jitter": 0.4, "color_jitter_probability": 0.8}, set()),
+                ("--model resnet18 --aa augmix-m3-w3 --aug-splits 3 --jsd-loss --aug-repeats 3",
+                 {"auto_augment": "augmix-m3-w3", "repeats": 3}, {"aug_splits", "jsd_loss"}),
+                ("--model resnet18 --aa original", {"auto_augment": None, "color_jitter": None}, {"aa"}),
+                ("--model resnet18 --ratio 0.5 2.0 --grayscale-prob 0.1 --gaussian-blur-prob 0.2",
+                 {"random_resized_crop_ratio": [0.5, 2.0], "grayscale": 0.1, "gaussian_blur": 0.2, "color_jitter": 0.4}, set()),
+                ("--model resnet18 --mixup 0.2 --mixup-off-epoch 100 --train-crop-mode rkrc",
+                 {"mix.mixup": 0.2, "mix.off_epoch": 100}, {"train_crop_mode"})]:
+            with self.subTest(line):
+                job, reasons = self.settings_of(line)
+                self.assertEqual({key: job.get(augment + key) for key in expected}, expected)
+                self.assertEqual(reasons, told)
+
     def tiny_model(self):
         words = ["<end>"] + [f"w{i}" for i in range(63)]
         tokenizer = Tokenizer(WordLevel({word: number for number, word in enumerate(words)}, unk_token="<end>"))

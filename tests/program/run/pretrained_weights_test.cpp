@@ -199,10 +199,20 @@ TEST(PretrainedWeights, OfTimmsFoldersAreRead) {
   fs::create_directories(folder / "hub");
   fs::copy(folder / "base/model.safetensors", folder / "hub/model.safetensors");
   folder.write("hub/config.json", R"({"architecture": "vit_tiny", "num_classes": 2, "pretrained_cfg":
-                                      {"input_size": [3, 16, 32], "mean": [0.1, 0.2, 0.3], "std": [0.4, 0.4, 0.4]}})");
+                                      {"input_size": [3, 16, 32], "mean": [0.1, 0.2, 0.3], "std": [0.4, 0.4, 0.4],
+                                       "crop_pct": 0.875, "interpolation": "bicubic"}})");
   const Result result = gputrain({"run", job_of("next", ", pretrained: " + folder / "hub")});
   EXPECT_EQ(result.exit_code, 0) << result.err;
   EXPECT_THAT(result.err, HasSubstr("mean: [0.1, 0.2, 0.3], std: [0.4, 0.4, 0.4]"));
+  EXPECT_THAT(result.err, HasSubstr("data.image.eval: {interpolation: bicubic} does as its config.json says"));
+  const auto warnings_with = [&](const std::string& name, const std::string& setting) {
+    return gputrain({"run", job_of(name, ", pretrained: " + folder / "hub"), "--set", "data.image.size=32", "--set",
+                     setting})
+        .err;
+  };
+  EXPECT_THAT(warnings_with("square", "seed=1"), HasSubstr("data.image.eval: {resize: 36, interpolation: bicubic}"));
+  EXPECT_THAT(warnings_with("set", "data.image.eval={resize: 32, interpolation: bilinear}"),
+              Not(HasSubstr("fitted otherwise")));
 }
 
 TEST(PretrainedWeights, OfImagesOfAnotherShapeAreToldOf) {

@@ -1,4 +1,4 @@
-// RandAugment, TrivialAugment and AutoAugment, under their names in timm and torchvision.
+// RandAugment, AugMix and TrivialAugment, under their names in timm and torchvision.
 #include <memory>
 #include <optional>
 #include <string>
@@ -14,7 +14,7 @@ struct AutoAugmentSpec {
   static void describe(config::Description<AutoAugmentSpec>& d) {
     d.key("auto_augment", &AutoAugmentSpec::word,
           "random operations on colours and geometry: timm's rand-m9-mstd0.5-inc1 (RandAugment; also -n2, -p0.5, "
-          "-mmax10), torchvision's trivial (TrivialAugmentWide)")
+          "-mmax10) and augmix-m3-w3 (AugMix; also -d2, -a1, -mstd0.5), torchvision's trivial (TrivialAugmentWide)")
         .aliases({"aa"});
     d.check([](const AutoAugmentSpec& spec, config::SpecIssues& issues) {
       PolicyMistake mistake;
@@ -36,8 +36,7 @@ class AutoAugmentation final : public Augmentation {
 
   void recolour(RandomStream& random, const Pixels& pixels) const override {
     const Colour outside = policy_->shows_mean_outside() ? mean_colour(pixels) : Colour{};
-    for (const PixelOperation& operation : policy_->draw(random, pixels.width, pixels.height))
-      apply(operation, pixels, outside);
+    policy_->change(random, pixels, outside);
   }
 
  private:
@@ -45,7 +44,7 @@ class AutoAugmentation final : public Augmentation {
 };
 
 const config::Registered<AutoAugmentation, AutoAugmentSpec> registered_auto_augment{augmentations(), "auto_augment",
-                                                                                    "RandAugment or TrivialAugment"};
+                                                                                    "RandAugment, AugMix or TrivialAugment"};
 
 }  // namespace
 }  // namespace gputrain::data

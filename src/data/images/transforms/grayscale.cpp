@@ -7,7 +7,9 @@ struct GrayscaleSpec {
   double probability = 0;
 
   static void describe(config::Description<GrayscaleSpec>& d) {
-    d.key("grayscale", &GrayscaleSpec::probability, "probability that an image loses its colours").range(0, 1);
+    d.key("grayscale", &GrayscaleSpec::probability, "probability that an image loses its colours")
+        .range(0, 1)
+        .aliases({"grayscale_prob"});
   }
 };
 
