@@ -160,16 +160,16 @@ void write_contact_sheet(const DataShowRequest& request, const Job& job, const d
     throw Error(ExitCode::usage, {.what = "images are shown on a page", .hint = "--output sheet.html, without --json"});
   const data::MixOptions mix = request.on == "train" ? job.spec().data.image.augment.mix : data::MixOptions();
   const std::string changes = request.on == "train" ? augmentations_of(job) : "";
-  const ContactSheet sheet{
-      .title = job.spec().name.value_or("images") + ": data." + request.on,
-      .text = dataset.describe() + (changes.empty() ? "; not augmented"
+  const ContactSheet sheet{.title = job.spec().name.value_or("images") + ": data." + request.on,
+                           .text = dataset.describe() +
+                                   (changes.empty() ? "; not augmented"
                                                     : "; outlined: as evaluated, then epochs 1 to " +
                                                           std::to_string(kEpochs) + ", augmented by " + changes) +
-              (mix.is_on() ? "; below, small micro-batches, mixed" : ""),
-      .images = request.limit > 0 ? request.limit : kImages,
-      .epochs = changes.empty() ? 0 : kEpochs,
-      .seed = static_cast<uint64_t>(job.spec().seed),
-      .mix = mix};
+                                   (mix.is_on() ? "; below, small micro-batches, mixed" : ""),
+                           .images = request.limit > 0 ? request.limit : kImages,
+                           .epochs = changes.empty() ? 0 : kEpochs,
+                           .seed = static_cast<uint64_t>(job.spec().seed),
+                           .mix = mix};
   write_file_atomically(request.output, contact_sheet(dataset, sheet), ExitCode::environment);
 }
 

@@ -98,8 +98,8 @@ std::string mixed_batches(const data::Dataset& dataset, const ContactSheet& shee
                                                            .width = pixels.size(1),
                                                            .height = pixels.size(0),
                                                            .channels = pixels.size(2)});
-      html += "<figure>" + image_element(png, "mixed") + "<figcaption>" +
-              html_text(mixed_label(dataset, batch, row)) + "</figcaption></figure>\n";
+      html += "<figure>" + image_element(png, "mixed") + "<figcaption>" + html_text(mixed_label(dataset, batch, row)) +
+              "</figcaption></figure>\n";
     }
     html += "</main>\n";
   }

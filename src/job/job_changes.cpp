@@ -104,7 +104,8 @@ bool evaluates_otherwise(const nlohmann::json& saved, const std::vector<config::
     const auto before = saved.find(setting.key);
     const bool is_of_data = setting.key.starts_with("data.val.") && setting.key != "data.val.path";
     const bool is_of_evaluation = is_of_data || setting.key == "eval.max_tokens" || setting.key == "eval.hflip" ||
-                                  setting.key.starts_with("data.image.eval.");
+                                  setting.key.starts_with("data.image.eval.") ||
+                                  setting.key == "data.image.interpolation";
     return is_of_evaluation && before != saved.end() && *before != setting.value;
   });
 }

@@ -16,7 +16,12 @@ void DecaySpec::describe(config::Description<DecaySpec>& d) { describe_decay(d);
 void WholeDecaySpec::describe(config::Description<WholeDecaySpec>& d) { describe_whole_decay(d); }
 
 Warmup::Warmup(const WarmupSpec& spec, const ScheduleContext& context)
-    : peak_(context.peak_lr), steps_(context.to_steps(spec.warmup, "warmup")), start_(spec.warmup_lr) {}
+    : peak_(context.peak_lr), steps_(context.to_steps(spec.warmup, "warmup")), start_(spec.warmup_lr) {
+  if (start_ && spec.warmup.value == 0)
+    throw Error(ExitCode::usage, {.what = "there is no warm-up that could begin at a rate",
+                                  .where = "lr_scheduler.warmup_lr",
+                                  .hint = "add lr_scheduler.warmup, such as 5ep, or leave warmup_lr out"});
+}
 
 double Warmup::lr(int64_t step) const {
   if (step >= steps_) return peak_;
@@ -71,8 +76,8 @@ double DecayingSchedule::lr(int64_t step) const {
 }
 
 std::string DecayingSchedule::describe() const {
-  return warmup_.then(fmt::format("{} to {}{}", name_, min_lr_,
-                                  cooldown_ > 0 ? fmt::format(", which stays for {}", cooldown_) : ""));
+  return warmup_.then(
+      fmt::format("{} to {}{}", name_, min_lr_, cooldown_ > 0 ? fmt::format(", which stays for {}", cooldown_) : ""));
 }
 
 }  // namespace gputrain::optim

@@ -35,9 +35,10 @@ data::SampleUsage usage_from_json(const nlohmann::json& json) {
 }
 
 nlohmann::json to_json(const data::OrderFacts& order) {
-  return {{"samples", order.samples},     {"global_batch", order.global_batch}, {"seed", order.seed},
-          {"shuffle", order.shuffle},     {"drop_last", order.drop_last},       {"repeats", order.repeats},
-          {"first_step", order.first_step}, {"epoch", order.from.epoch},        {"epoch_samples", order.from.samples}};
+  return {
+      {"samples", order.samples},       {"global_batch", order.global_batch}, {"seed", order.seed},
+      {"shuffle", order.shuffle},       {"drop_last", order.drop_last},       {"repeats", order.repeats},
+      {"first_step", order.first_step}, {"epoch", order.from.epoch},          {"epoch_samples", order.from.samples}};
 }
 
 data::OrderFacts order_from_json(const nlohmann::json& json) {

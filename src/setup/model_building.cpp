@@ -145,10 +145,10 @@ void warn_of_other_fit(const BuiltModel& built, const Job& job) {
   if (theirs.interpolation && (*theirs.interpolation == "bicubic") != is_bicubic && is_open("interpolation"))
     keys.push_back("interpolation: " + *theirs.interpolation);
   if (keys.empty()) return;
-  log::warning(
-      fmt::format("model.pretrained was evaluated on images that were fitted otherwise: data.image.eval: {{{}}} does as "
-                  "its config.json says",
-                  fmt::join(keys, ", ")));
+  log::warning(fmt::format(
+      "model.pretrained was evaluated on images that were fitted otherwise: data.image.eval: {{{}}} does as "
+      "its config.json says",
+      fmt::join(keys, ", ")));
 }
 
 /// Checks that pretrained weights are good for this job.

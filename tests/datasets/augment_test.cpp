@@ -52,7 +52,7 @@ class AugmentReferenceTest : public FolderTest {
     }
     deviations.close();
     ASSERT_TRUE(gputrain::testing::run_reference("datasets/augment_reference.py",
-                                                   {folder_.string(), with_augmix() ? "augmix" : ""}));
+                                                 {folder_.string(), with_augmix() ? "augmix" : ""}));
   }
 
   static bool with_augmix() {
@@ -256,7 +256,8 @@ std::string augment_refusal(const std::string& augment) {
 
 TEST(AutoAugment, SaysWhatIsWrongInAWord) {
   EXPECT_THAT(augment_refusal("auto_augment: rant-m9"), HasSubstr("'rant-m9' is not a known policy"));
-  EXPECT_THAT(augment_refusal("auto_augment: rant-m9"), HasSubstr("rand-m9-mstd0.5-inc1 (RandAugment), augmix-m3-w3 (AugMix) or trivial"));
+  EXPECT_THAT(augment_refusal("auto_augment: rant-m9"),
+              HasSubstr("rand-m9-mstd0.5-inc1 (RandAugment), augmix-m3-w3 (AugMix) or trivial"));
   EXPECT_THAT(augment_refusal("auto_augment: rand-m9-x3"), HasSubstr("'x3' in 'rand-m9-x3' is not understood"));
   EXPECT_THAT(augment_refusal("auto_augment: rand-m9-x3"), HasSubstr("possible are m9 (level), n2"));
   EXPECT_THAT(augment_refusal("auto_augment: rand-m9-mstd"), HasSubstr("'mstd' in"));
@@ -275,7 +276,10 @@ TEST(Augmentations, RefuseOptionsThatMakeNoSense) {
   EXPECT_THAT(augment_refusal("color_jitter: [0.1, 0.2]"), HasSubstr("give one number, or three, or four"));
   EXPECT_THAT(augment_refusal("color_jitter: [0.1, 0.2, 0.3, 0.6]"), HasSubstr("half a turn"));
   EXPECT_THAT(augment_refusal("vflip: 1.5"), HasSubstr("vflip"));
-  EXPECT_THAT(augment_refusal("random_resized_crop_ratio: [2, 1]"), HasSubstr("in this order"));
+  EXPECT_THAT(augment_refusal("random_resized_crop: [0.1, 1], random_resized_crop_ratio: [2, 1]"),
+              HasSubstr("in this order"));
+  EXPECT_THAT(augment_refusal("random_resized_crop_ratio: [1, 2]"), HasSubstr("there is no random_resized_crop"));
+  EXPECT_THAT(augment_refusal("color_jitter_probability: 0.5"), HasSubstr("there is no color_jitter"));
   EXPECT_THAT(augment_refusal("repeats: 0"), HasSubstr("repeats"));
 }
 
@@ -391,7 +395,8 @@ TEST(ColorJitter, ChangesEachPropertyWithinItsRange) {
     EXPECT_NEAR(low, 100, 2);
   }
   std::vector<uint8_t> unchanged(32 * 32 * 3, 100);
-  const auto some = changed_images("color_jitter: [0.4, 0, 0], color_jitter_probability: 0.25", 800, unchanged, kStatistics);
+  const auto some =
+      changed_images("color_jitter: [0.4, 0, 0], color_jitter_probability: 0.25", 800, unchanged, kStatistics);
   EXPECT_NEAR(static_cast<double>(std::ranges::count(some, unchanged)), 600, 60);
   const auto grey = changed_images("grayscale: 0.5", 200, image, kStatistics);
   const auto is_grey = [](const auto& each) { return each[0] == each[1]; };

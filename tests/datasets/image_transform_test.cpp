@@ -113,11 +113,13 @@ TEST(ImageTransform, CoversHeightAndWidthThatDiffer) {
 std::string filters_of(const std::string& image) {
   const data::ImageTransform transform(image_options("size: 32, " + image), data::Split::train, 0, 0);
   int64_t bicubic = 0;
-  for (int64_t i = 0; i < 200; ++i)
-    bicubic += transform.fit(i, kTraining, 90, 70).filter == data::Filter::bicubic;
+  for (int64_t i = 0; i < 200; ++i) bicubic += transform.fit(i, kTraining, 90, 70).filter == data::Filter::bicubic;
   const bool is_mixed = bicubic > 70 && bicubic < 130;
   const bool evaluates_so = transform.fit(0, {.augment = false}, 90, 70).filter == data::Filter::bicubic;
-  return (is_mixed ? "both" : bicubic == 200 ? "bicubic" : bicubic == 0 ? "bilinear" : "wrong") +
+  return (is_mixed         ? "both"
+          : bicubic == 200 ? "bicubic"
+          : bicubic == 0   ? "bilinear"
+                           : "wrong") +
          std::string(evaluates_so ? " then bicubic" : " then bilinear");
 }
 
@@ -134,8 +136,8 @@ TEST(ImageTransform, ResizesWithTheFilterOfTheJob) {
 
 TEST(ImageTransform, StretchesCropsByTheGivenRatio) {
   const std::string ratio = ", random_resized_crop_ratio: [1.5, 2]";
-  const data::ImageTransform transform(image_options("size: 32, augment: {random_resized_crop: [0.1, 0.3]" + ratio + "}"),
-                                       data::Split::train, 0, 0);
+  const data::ImageTransform transform(
+      image_options("size: 32, augment: {random_resized_crop: [0.1, 0.3]" + ratio + "}"), data::Split::train, 0, 0);
   double least = 9, most = 0;
   for (int64_t i = 0; i < 400; ++i) {
     const data::Fit fit = transform.fit(i, kTraining, 500, 400);

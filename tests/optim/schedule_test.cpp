@@ -154,7 +154,8 @@ TEST_F(ScheduleParity, MatchesTimmByUpdatesAndByEpochsAlsoAfterAResume) {
     const auto total = static_cast<int64_t>(expected[next++]);
     const std::unique_ptr<Schedule> schedule = schedule_of("{" + one.yaml + "}", total);
     double distance = 0;
-    for (int64_t step = 0; step < total; ++step) distance = std::max(distance, std::abs(schedule->lr(step) - expected[next++]));
+    for (int64_t step = 0; step < total; ++step)
+      distance = std::max(distance, std::abs(schedule->lr(step) - expected[next++]));
     EXPECT_LE(distance, 1e-12) << one.yaml;
   }
   EXPECT_EQ(next, expected.size());
@@ -174,6 +175,7 @@ TEST(Schedule, RefusesPhasesThatDoNotFit) {
   EXPECT_THAT(refusal_of("{type: wsd, warmup: 60, decay: 50}", 100), HasSubstr("do not fit in 100 steps"));
   EXPECT_EQ(refusal_of("{type: wsd, warmup: 50, decay: 50}", 100), "accepted");
   EXPECT_THAT(refusal_of("{type: cosine, warmup: 60, cooldown: 50}", 100), HasSubstr("do not fit in 100 steps"));
+  EXPECT_THAT(refusal_of("{type: linear, warmup_lr: 1e-5}", 100), HasSubstr("there is no warm-up"));
   EXPECT_THAT(refusal_of("{type: onecycle, warmup: 60, three_phase: true}", 100), HasSubstr("lr_scheduler.warmup"));
   EXPECT_THAT(refusal_of("{type: onecycle, warmup: 101}", 100), HasSubstr("lr_scheduler.warmup"));
   EXPECT_THAT(refusal_of("{type: multistep}", 100), HasSubstr("milestones"));

@@ -22,7 +22,7 @@ struct Pixels {
   uint8_t* values = nullptr;
   int64_t width = 0, height = 0, channels = 0;
   const Normalization* statistics = nullptr;  // for their later normalisation; null: mean 0, std 1
-  std::optional<Filter> filter = {};  // filter of operations that move pixels; empty: each operation's own
+  std::optional<Filter> filter = {};          // filter of operations that move pixels; empty: each operation's own
   int64_t* mask = nullptr;  // [height, width], class of each pixel, moved with it; null: the image has no mask
 };
 

@@ -80,8 +80,10 @@ struct ImageOptions {
         .aliases({"image_size", "img_size", "input_size", "data.train.resize", "data.image.resize"});
     d.key("channels", &ImageOptions::channels, "1: grey; 3: RGB; auto: 3, or 1 if the format stores grey").range(1, 3);
     d.key("interpolation", &ImageOptions::interpolation,
-          "filter of the resizing in training, with antialiasing as in Pillow, and of the rotations and shears of timm's "
-          "auto_augment; random: bilinear or bicubic, drawn for each image. auto: images are resized bilinearly, and the "
+          "filter of the resizing in training, with antialiasing as in Pillow, and of the rotations and shears of "
+          "timm's "
+          "auto_augment; random: bilinear or bicubic, drawn for each image. auto: images are resized bilinearly, and "
+          "the "
           "operations draw")
         .choices({"bilinear", "bicubic", "random"})
         .aliases({"train_interpolation"});

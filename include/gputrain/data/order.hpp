@@ -37,8 +37,8 @@ struct Position {
 /// Returns the order in which a loader with this seed reads an epoch of n samples.
 Permutation order_of_epoch(uint64_t loader_seed, int64_t epoch, int64_t n) noexcept;
 
-/// Samples of an epoch by their positions. With `repeats` above 1 an epoch of n positions has n / repeats samples, each so
-/// often in a row (Hoffer et al., arXiv:1901.09335, "augment your batch").
+/// Samples of an epoch by their positions. With `repeats` above 1 an epoch of n positions has n / repeats samples, each
+/// so often in a row (Hoffer et al., arXiv:1901.09335, "augment your batch").
 class SampleOrder {
  public:
   SampleOrder(uint64_t loader_seed, int64_t epoch, int64_t n, bool shuffle, int64_t repeats) noexcept

@@ -50,7 +50,8 @@ void AugmentOptions::describe(config::Description<AugmentOptions>& d) {
   }
   d.key("mix", &AugmentOptions::mix, "mixup and CutMix: pairs of training images are mixed, and their classes");
   d.key("repeats", &AugmentOptions::repeats,
-        "repeated augmentation (Hoffer et al., arXiv:1901.09335): each image stands so often in a row, changed anew each "
+        "repeated augmentation (Hoffer et al., arXiv:1901.09335): each image stands so often in a row, changed anew "
+        "each "
         "time; an epoch has as many samples as without it, and so sees only that share of the images")
       .range(1, 1000)
       .aliases({"aug_repeats", "repeated_aug"});

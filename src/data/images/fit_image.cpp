@@ -241,12 +241,14 @@ void resample_cubic(const ImageView& from, const Fit& fit, int64_t reduction, co
                     uint8_t* to) {
   const auto axis = [](const Box& box, int64_t full, const Shown& shown) {
     const double begin = std::floor(box.low);  // Pillow computes within the box
-    auto taps = make_taps<Cubic>(box.low - begin, box.high - begin, 0,
-                                 static_cast<int64_t>(std::ceil(box.high - begin)), full, shown.full_first, shown.count);
+    auto taps =
+        make_taps<Cubic>(box.low - begin, box.high - begin, 0, static_cast<int64_t>(std::ceil(box.high - begin)), full,
+                         shown.full_first, shown.count);
     for (auto& output : taps.outputs) output.first += static_cast<int64_t>(begin);
     return taps;
   };
-  const Box box_across(fit.left, fit.right, from.width, reduction), box_down(fit.top, fit.bottom, from.height, reduction);
+  const Box box_across(fit.left, fit.right, from.width, reduction),
+      box_down(fit.top, fit.bottom, from.height, reduction);
   Taps<int32_t> columns = axis(box_across, fit.full_width, across), rows = axis(box_down, fit.full_height, down);
   const int64_t channels = from.channels, shown_bytes = across.count * channels;
   const int64_t out_x = fit.flip ? fit.width - across.first - across.count : across.first;

@@ -1,5 +1,5 @@
-// RandAugment (Cubuk et al., arXiv:1909.13719) and AugMix (Hendrycks et al., arXiv:1912.02781) like timm's: levels of 0 to
-// 10, bilinear or bicubic by chance, the mean colour outside.
+// RandAugment (Cubuk et al., arXiv:1909.13719) and AugMix (Hendrycks et al., arXiv:1912.02781) like timm's: levels of 0
+// to 10, bilinear or bicubic by chance, the mean colour outside.
 #include <algorithm>
 #include <array>
 #include <charconv>
@@ -140,9 +140,9 @@ class TimmAugMix final : public AugmentPolicy {
   /// Draws one of its chains.
   std::vector<PixelOperation> draw(RandomStream& random, int64_t width, int64_t height) const override {
     constexpr std::array<std::string_view, 13> kNames{
-        "AutoContrast", "ColorIncreasing",     "ContrastIncreasing", "BrightnessIncreasing", "SharpnessIncreasing",
-        "Equalize",     "Rotate",              "PosterizeIncreasing", "SolarizeIncreasing",  "ShearX",
-        "ShearY",       "TranslateXRel",       "TranslateYRel"};
+        "AutoContrast", "ColorIncreasing", "ContrastIncreasing",  "BrightnessIncreasing", "SharpnessIncreasing",
+        "Equalize",     "Rotate",          "PosterizeIncreasing", "SolarizeIncreasing",   "ShearX",
+        "ShearY",       "TranslateXRel",   "TranslateYRel"};
     const Drawing drawing{random, static_cast<double>(width), static_cast<double>(height), 0.3};
     const int64_t depth = options_.depth > 0 ? options_.depth : 1 + random.below(3);
     std::vector<PixelOperation> chain;
@@ -278,7 +278,8 @@ std::unique_ptr<const AugmentPolicy> augmix_policy(PolicyWord& word) {
   AugMixOptions options;
   constexpr double kHighestLevel = 100, kMostOperations = 20, kMostAlpha = 100;
   const bool is_right = word.each_part(
-      "m3 (level), w3 (chains), d2 (operations of each; else 1 to 3), a1 (alpha of their shares), mstd0.5 (deviation of "
+      "m3 (level), w3 (chains), d2 (operations of each; else 1 to 3), a1 (alpha of their shares), mstd0.5 (deviation "
+      "of "
       "levels; else uniform)",
       [&](const std::string& key, const std::string& value) {
         if (key == "m") return take_number(value, 0, kHighestLevel, options.level);

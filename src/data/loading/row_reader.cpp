@@ -215,8 +215,7 @@ ReadOutcome RowReader::read(int64_t index, int64_t begin, int64_t end, const Bat
   for (int64_t i = begin; i < end && !stop.load(std::memory_order_relaxed); ++i) {
     const int64_t position = (batch.first_position + i) % samples_;
     const bool is_sorted = by_length_ && i < batch.counted;
-    const int64_t sample = is_sorted ? sorted[static_cast<size_t>(position - step_begin)]
-                                     : order(position);
+    const int64_t sample = is_sorted ? sorted[static_cast<size_t>(position - step_begin)] : order(position);
     const ReadContext context = context_of(order.copy(position), batch.epoch);
     try {
       if (i < batch.counted) {

@@ -7,6 +7,7 @@
 #include <optional>
 
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 #include "gputrain/checkpoint/weight_files.hpp"
 #include "gputrain/core/error.hpp"

@@ -1,5 +1,8 @@
 // The learning rate in jobs of timm.
 #include <cmath>
+#include <cstdlib>
+#include <string>
+#include <vector>
 
 #include <fmt/format.h>
 

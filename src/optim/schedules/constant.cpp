@@ -7,8 +7,7 @@ namespace {
 
 class ConstantSchedule final : public Schedule {
  public:
-  ConstantSchedule(const WarmupSpec& spec, const ScheduleContext& context)
-      : warmup_(spec, context) {}
+  ConstantSchedule(const WarmupSpec& spec, const ScheduleContext& context) : warmup_(spec, context) {}
 
   double lr(int64_t step) const override { return warmup_.lr(step); }
 

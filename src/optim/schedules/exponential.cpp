@@ -39,9 +39,7 @@ class ExponentialSchedule final : public Schedule {
     return warmup_.lr(step) * std::pow(gamma_, static_cast<double>(step / step_size_));
   }
 
-  std::string describe() const override {
-    return warmup_.then(fmt::format("times {} every {}", gamma_, step_size_));
-  }
+  std::string describe() const override { return warmup_.then(fmt::format("times {} every {}", gamma_, step_size_)); }
 
  private:
   Warmup warmup_;

@@ -38,9 +38,7 @@ class InverseSqrtSchedule final : public Schedule {
            std::sqrt(1 + static_cast<double>(step - warmup_.steps()) / static_cast<double>(timescale_));
   }
 
-  std::string describe() const override {
-    return warmup_.then(fmt::format("inverse_sqrt over {}", timescale_));
-  }
+  std::string describe() const override { return warmup_.then(fmt::format("inverse_sqrt over {}", timescale_)); }
 
  private:
   Warmup warmup_;

@@ -35,8 +35,7 @@ struct PlateauSpec : WarmupSpec {
 
 class PlateauSchedule final : public Schedule {
  public:
-  PlateauSchedule(const PlateauSpec& spec, const ScheduleContext& context)
-      : spec_(spec), warmup_(spec, context) {
+  PlateauSchedule(const PlateauSpec& spec, const ScheduleContext& context) : spec_(spec), warmup_(spec, context) {
     check_floor(spec.min_lr, warmup_.peak());
   }
 

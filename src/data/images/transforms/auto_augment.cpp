@@ -43,8 +43,8 @@ class AutoAugmentation final : public Augmentation {
   std::unique_ptr<const AugmentPolicy> policy_;
 };
 
-const config::Registered<AutoAugmentation, AutoAugmentSpec> registered_auto_augment{augmentations(), "auto_augment",
-                                                                                    "RandAugment, AugMix or TrivialAugment"};
+const config::Registered<AutoAugmentation, AutoAugmentSpec> registered_auto_augment{
+    augmentations(), "auto_augment", "RandAugment, AugMix or TrivialAugment"};
 
 }  // namespace
 }  // namespace gputrain::data

@@ -23,6 +23,8 @@ struct ColorJitterSpec {
         .aliases({"color_jitter_prob"});
     d.check([](const ColorJitterSpec& spec, config::SpecIssues& issues) {
       const auto& strengths = spec.strengths.values;
+      if (strengths.empty() && spec.probability < 1)
+        issues.add("color_jitter_probability", "there is no color_jitter", "color_jitter: 0.4");
       if (strengths.size() == 2)
         issues.add("color_jitter", "give one number, or three, or four", "color_jitter: [0.4, 0.4, 0.4]");
       if (strengths.size() == 4 && strengths[3] > 0.5)

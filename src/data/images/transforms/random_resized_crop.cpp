@@ -27,6 +27,8 @@ struct RandomResizedCropSpec {
         issues.add("random_resized_crop",
                    "give the smallest and the largest fraction of the area, above 0 and in this order",
                    "random_resized_crop: [0.08, 1.0]");
+      if (!spec.area && spec.ratio != RandomResizedCropSpec().ratio)
+        issues.add("random_resized_crop_ratio", "there is no random_resized_crop", "random_resized_crop: [0.08, 1.0]");
       if (spec.ratio[0] > spec.ratio[1])
         issues.add("random_resized_crop_ratio", "give the smallest and the largest ratio, in this order",
                    "random_resized_crop_ratio: [0.75, 1.333]");
