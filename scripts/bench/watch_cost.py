@@ -67,7 +67,7 @@ class Run:
         settings = [f"train.max_steps={steps}", f"eval.interval={steps}", f"checkpoint.interval={steps}",
                     "log.interval=10", "eval.sample=null"]
         if watched:
-            settings += ["log.metrics_port=0", "log.tensorboard=true", "log.wandb.project=watch",
+            settings += ["log.metrics_port=0", "log.tensorboard=true", "log.wandb.project=watch", "log.wandb.mode=offline",
                          f"log.mlflow.uri={mlflow}"]
         command = [binary, "run", str(ROOT / "configs/quickstart.yaml"), "--output-dir", f"{folder}/run"]
         for setting in settings:

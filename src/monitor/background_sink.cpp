@@ -29,7 +29,7 @@ struct BackgroundSink::Shared {
   std::condition_variable changed;
   std::deque<Record> waiting;
   std::exception_ptr failure;
-  bool is_ending = false, is_done = false;
+  bool may_rest = false, is_ending = false, is_done = false;
   std::atomic<bool> is_abandoned = false;
   size_t dropped = 0, waiting_bytes = 0;  // bytes: of pictures
 
@@ -39,8 +39,14 @@ struct BackgroundSink::Shared {
 
 /// Waits for the next record; returns false at the end.
 bool BackgroundSink::Shared::take(Record& record) {
+  constexpr std::chrono::seconds kRest{5};
   std::unique_lock lock(mutex);
-  changed.wait(lock, [&] { return !waiting.empty() || is_ending; });
+  while (!changed.wait_for(lock, kRest, [&] { return !waiting.empty() || is_ending; })) {
+    if (!may_rest) continue;
+    lock.unlock();
+    sink->idle();
+    lock.lock();
+  }
   if (waiting.empty() || is_abandoned) return false;
   record = std::move(waiting.front());
   waiting.pop_front();
@@ -98,7 +104,12 @@ void BackgroundSink::log(const Record& record) {
   shared_->changed.notify_all();
 }
 
-void BackgroundSink::truncate(int64_t step, int64_t evaluated_step) { shared_->sink->truncate(step, evaluated_step); }
+void BackgroundSink::truncate(int64_t step, int64_t evaluated_step) {
+  shared_->sink->truncate(step, evaluated_step);
+  place_ = shared_->sink->place();
+  const std::lock_guard lock(shared_->mutex);
+  shared_->may_rest = true;
+}
 
 void BackgroundSink::close() {
   std::unique_lock lock(shared_->mutex);

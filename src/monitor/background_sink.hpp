@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <memory>
+#include <string>
 
 #include "gputrain/monitor/sink.hpp"
 
@@ -27,6 +28,7 @@ class BackgroundSink final : public Sink {
   void log(const Record& record) override;
   /// Runs on the calling thread: a sink that refuses the start must do so before the first step.
   void truncate(int64_t step, int64_t evaluated_step) override;
+  std::string place() const override { return place_; }
   /// Waits until everything is written and the sink is closed, for as long as the options say. A slower sink is
   /// abandoned, and the records that it has not taken are reported as lost.
   void close() override;
@@ -36,6 +38,7 @@ class BackgroundSink final : public Sink {
   std::string name_;
   Options options_;
   bool shows_texts_, shows_pictures_;
+  std::string place_;
   std::shared_ptr<Shared> shared_;  // shared with a thread that may hang and live longer
 };
 

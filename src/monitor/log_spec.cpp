@@ -4,7 +4,7 @@
 #include <memory>
 
 #include "gputrain/monitor/sink.hpp"
-#include "trackers/mlflow_server.hpp"
+#include "trackers/json_server.hpp"
 
 namespace gputrain::monitor {
 
@@ -47,9 +47,15 @@ void MlflowSpec::describe(config::Description<MlflowSpec>& d) {
 }
 
 void WandbSpec::describe(config::Description<WandbSpec>& d) {
-  d.summary("a folder for `wandb sync`");
+  d.summary("a run of Weights & Biases");
+  d.key(
+       "mode", &WandbSpec::mode,
+       "online: the run is shown on the server while it goes on, by the key in WANDB_API_KEY or that of `wandb login`; "
+       "offline: only the folder for `wandb sync` is written; auto: what WANDB_MODE says (online, offline, disabled), "
+       "else online if there is a key")
+      .choices({"auto", "online", "offline"});
   d.key("project", &WandbSpec::project, "the project; else that in WANDB_PROJECT, else uncategorized");
-  d.key("entity", &WandbSpec::entity, "the user or team; else that in WANDB_ENTITY, else that of who syncs");
+  d.key("entity", &WandbSpec::entity, "the user or team; else that in WANDB_ENTITY, else that of whose key it is");
   d.key("name", &WandbSpec::name, "the name that the run has there; else its id");
 }
 
@@ -78,7 +84,10 @@ void LogSpec::describe(config::Description<LogSpec>& d) {
   d.key("tensorboard", &LogSpec::tensorboard, "event files for TensorBoard in tb/ of the run folder")
       .change(Change::safe);
   d.key("mlflow", &LogSpec::mlflow, "curves and settings go to an MLflow server; `{}` is enough").change(Change::safe);
-  d.key("wandb", &LogSpec::wandb, "a folder for `wandb sync` in wandb/ of the run folder; `{}` is enough")
+  d.key("wandb", &LogSpec::wandb,
+        "a run of Weights & Biases, live where there is a key, and always a folder for `wandb sync` in wandb/ of the "
+        "run "
+        "folder; `{}` is enough")
       .change(Change::safe);
   d.key("pictures", &LogSpec::pictures,
         "TensorBoard and MLflow get a picture of the worst samples of each evaluation on images; false: numbers and "

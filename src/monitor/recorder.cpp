@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <exception>
+#include <utility>
 
 #include "background_sink.hpp"
 #include "gputrain/core/log.hpp"
@@ -70,6 +71,13 @@ void Recorder::status(const LiveLine& line) {
 void Recorder::truncate(int64_t step, int64_t evaluated_step) {
   has_begun_ = true;
   for (const Named& each : sinks_) each.sink->truncate(step, evaluated_step);
+}
+
+std::vector<std::pair<std::string, std::string>> Recorder::places() const {
+  std::vector<std::pair<std::string, std::string>> places;
+  for (const Named& each : sinks_)
+    if (std::string place = each.sink->place(); !place.empty()) places.emplace_back(each.name, std::move(place));
+  return places;
 }
 
 void Recorder::each(const std::function<void(Sink&)>& call) {

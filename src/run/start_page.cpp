@@ -216,6 +216,7 @@ std::string mesh_text(const comm::Mesh& mesh, const std::vector<std::string>& ho
 void print_start_page(monitor::Console& console, const Job& job, const TrainingSetup& setup, const StartTexts& texts) {
   console.line("gputrain",
                version() + "  run " + job.run_id + "  resolved " + (job.output_dir / "job.resolved.yaml").string());
+  for (const auto& [name, place] : texts.trackers) console.line(name, place);
   console.line("hosts", texts.hosts.empty() ? hosts_text(setup.context) : texts.hosts);
   if (!plugins().empty()) console.line("plugins", plugins_text(true));
   console.line("model", model_text(job.spec(), setup));

@@ -106,7 +106,8 @@ void Training::resume_run() {
                    {.saves = pace_.text(),
                     .rate = rate_text(),
                     .resume = resume + (mirror ? "  mirror " + *mirror : "") + notice_text(),
-                    .watch = live_.text()});
+                    .watch = live_.text(),
+                    .trackers = recorder_.places()});
 }
 
 /// Returns the rate after the schedule's rise if it is not the job's.

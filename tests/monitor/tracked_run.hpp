@@ -1,6 +1,7 @@
 // A run folder for tests of trackers.
 #pragma once
 
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <memory>
@@ -20,6 +21,14 @@ namespace gputrain::monitor {
 
 class TrackedRun : public ::testing::Test {
  protected:
+  TrackedRun() { forget_wandb(); }
+
+  /// Removes what would send runs to a server of Weights & Biases.
+  static void forget_wandb() {
+    for (const char* name : {"MODE", "API_KEY", "BASE_URL", "APP_URL", "PROJECT", "ENTITY"})
+      unsetenv(("WANDB_" + std::string(name)).c_str());
+    setenv("NETRC", "/dev/null", 1);
+  }
   /// An attempt that goes on from these steps.
   std::unique_ptr<Recorder> begin(const config::Choice& sink, int64_t step = 0, int64_t evaluated_step = 0) {
     auto recorder = std::make_unique<Recorder>(std::vector<config::Choice>{sink},

@@ -12,11 +12,7 @@ namespace fs = std::filesystem;
 
 class Wandb : public TrackedRun {
  protected:
-  void SetUp() override {
-    GPUTRAIN_NEED_REFERENCE("wandb");
-    unsetenv("WANDB_PROJECT");
-    unsetenv("WANDB_ENTITY");
-  }
+  void SetUp() override { GPUTRAIN_NEED_REFERENCE("wandb"); }
   std::unique_ptr<Recorder> begin(int64_t step = 0, int64_t evaluated_step = 0, const WandbSpec& spec = {}) {
     return TrackedRun::begin({"wandb", std::make_shared<WandbSpec>(spec)}, step, evaluated_step);
   }

@@ -17,8 +17,9 @@ struct MlflowSpec {
   static void describe(config::Description<MlflowSpec>& d);
 };
 
-/// Folder for `wandb sync`.
+/// Run of Weights & Biases. Missing options come from the variables that `wandb` reads.
 struct WandbSpec {
+  std::string mode = "auto";
   std::optional<std::string> project, entity, name;
 
   static void describe(config::Description<WandbSpec>& d);

@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "gputrain/monitor/sink.hpp"
@@ -32,6 +33,8 @@ class Recorder {
   void status(const LiveLine& line);
   /// Calls Sink::truncate of each sink. Throws what a sink throws.
   void truncate(int64_t step, int64_t evaluated_step);
+  /// Returns the sinks that have something to say on the start page, with what they say.
+  std::vector<std::pair<std::string, std::string>> places() const;
 
  private:
   struct Named {

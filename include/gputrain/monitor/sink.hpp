@@ -34,6 +34,13 @@ class Sink {
   /// run repeats them. Called once, before the first log(). An exception prevents the start.
   virtual void truncate(int64_t step, int64_t evaluated_step) = 0;
 
+  /// Returns where the run is shown, for the start page; empty: nothing to say. Called once, after truncate().
+  virtual std::string place() const { return {}; }
+
+  /// Does what is due while no record comes. Called every few seconds, between truncate() and close(), and only if the
+  /// sink is slow.
+  virtual void idle() {}
+
   /// Writes buffered data. Called once, at the end of the attempt, even if it fails.
   virtual void close() = 0;
 

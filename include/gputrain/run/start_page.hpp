@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "gputrain/monitor/console.hpp"
@@ -16,6 +17,7 @@ struct StartTexts {
   std::string rate = {};    // the learning rate, if it is not the job's
   std::string resume;       // place from which the run starts
   std::string watch = {};   // address at which it can be watched; empty: none
+  std::vector<std::pair<std::string, std::string>> trackers = {};  // their names, and where they show the run
 };
 
 /// Returns how the ranks are arranged, and whether the groups that talk most lie within hosts. `hosts`: those of the

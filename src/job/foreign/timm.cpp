@@ -202,7 +202,7 @@ Table timm_table() {
       by({"tta"}, move_tta),
       flag({"log_wandb"}, "log.wandb", "{}"),
       to({"wandb_project"}, "log.wandb.project"),
-      told({"wandb_*"}, "log.wandb writes a folder for `wandb sync`"),
+      told({"wandb_*"}, "log.wandb shows curves and settings, and goes on in its own run after a resume"),
       by({"val_interval"}, move_val_interval),
       told({"resume"}, "a run goes on from its own newest checkpoint by itself"),
       told({"naflex_*", "naflex", "kd_*", "nproc_per_node", "nnodes", "master_port", "master_addr"},

@@ -25,11 +25,8 @@
 namespace gputrain::monitor {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
 constexpr size_t kMostWaiting = 100'000, kMostFiles = 1000;  // limits for metrics and files
 constexpr size_t kMostFileBytes = size_t{64} << 20;
-constexpr std::chrono::seconds kFirstPause{5}, kMostPause{60};  // pauses before another try
 
 class MlflowSink final : public Sink {
  public:
@@ -54,7 +51,11 @@ class MlflowSink final : public Sink {
     if (record.kind == "train") wait({"epoch", record.epoch, now, record.step});
     if (!record.texts.empty()) wait_for_texts(record);
     for (const Picture& picture : record.pictures) wait_for_picture(picture, record.step);
-    if (Clock::now() >= next_try_) send();
+    if (pauses_.are_over()) send();
+  }
+
+  void idle() override {
+    if ((!waiting_.empty() || !files_.empty()) && pauses_.are_over()) send();
   }
 
   /// Reads the run to continue. MLflow has no call that removes metrics: repeated steps are there twice. Texts and
@@ -132,11 +133,10 @@ class MlflowSink final : public Sink {
                      " keeps no files: what the model writes is in samples.jsonl alone, and pictures of the newest "
                      "evaluation are in report.html");
       }
-      pause_ = kFirstPause;
+      pauses_.end();
     } catch (const net::Interruption& trouble) {
       tell_once(trouble.what());
-      next_try_ = Clock::now() + pause_;
-      pause_ = std::min(2 * pause_, kMostPause);
+      pauses_.begin();
     }
   }
 
@@ -192,8 +192,7 @@ class MlflowSink final : public Sink {
   std::deque<MlflowMetric> waiting_;
   std::deque<File> files_;
   size_t file_bytes_ = 0, dropped_ = 0;
-  Clock::time_point next_try_{};
-  std::chrono::seconds pause_ = kFirstPause;
+  Pauses pauses_;
   bool has_begun_ = false, has_params_ = false, has_told_ = false, has_told_of_files_ = false;
 };
 

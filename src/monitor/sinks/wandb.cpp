@@ -1,17 +1,25 @@
-// Offline run of Weights & Biases in wandb/ of the run folder, for `wandb sync`. All attempts of a run are one file.
+// Run of Weights & Biases: in wandb/ of the run folder, for `wandb sync`, and live on a server where there is a key.
+// All attempts of a run are one file.
 #include <algorithm>
 #include <array>
-#include <cmath>
+#include <atomic>
+#include <chrono>
 #include <ctime>
+#include <memory>
 #include <nlohmann/json.hpp>
+#include <random>
 #include <string_view>
 #include <system_error>
 #include <utility>
 #include <vector>
 
+#include <fmt/format.h>
+
 #include "../append_line.hpp"
+#include "../background_sink.hpp"
 #include "../ending.hpp"
-#include "../trackers/wandb_file.hpp"
+#include "../trackers/wandb_rows.hpp"
+#include "../trackers/wandb_upload.hpp"
 #include "gputrain/core/atomic_file.hpp"
 #include "gputrain/core/error.hpp"
 #include "gputrain/core/log.hpp"
@@ -39,19 +47,15 @@ std::string chosen(const std::optional<std::string>& given, const char* variable
   return given.value_or(hub::environment_variable(variable).value_or(otherwise));
 }
 
-std::string json_of(double value) {
-  if (std::isnan(value)) return "NaN";  // spelling of Python
-  if (std::isinf(value)) return value > 0 ? "Infinity" : "-Infinity";
-  return nlohmann::json(value).dump();
-}
-
-std::string json_of(const std::string& text) {
-  return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+/// Returns the id of a run on a server, where another run folder may have a run of the same job.
+std::string new_id(const std::string& id) {
+  return fmt::format("{}-{:06x}", id.substr(0, 100), std::random_device()() & 0xffffff);
 }
 
 class WandbSink final : public Sink {
  public:
-  WandbSink(const WandbSpec& spec, const SinkRequest& request) : run_folder_(request.folder) {
+  WandbSink(const WandbSpec& spec, const SinkRequest& request)
+      : run_folder_(request.folder), access_(wandb::access_of(spec, hub::environment_variable)) {
     run_ = {.id = id_of(request.run_id),
             .project = chosen(spec.project, "WANDB_PROJECT", "uncategorized"),
             .entity = chosen(spec.entity, "WANDB_ENTITY", ""),
@@ -66,29 +70,32 @@ class WandbSink final : public Sink {
 
   /// Adds to the row of the step, which holds all records of that step.
   void log(const Record& record) override {
-    if (record.metrics.empty() && record.texts.empty()) return;
-    if (rows_ == 0 || record.step != row_.step) {
-      row_ = {.step = record.step, .values = {}};
-      before_row_ = framing_;
-      ++rows_;
-    }
-    for (const auto& [name, value] : record.metrics) row_.values[name] = json_of(value);
-    for (const WrittenText& one : record.texts) row_.values[one.name] = json_of(one.whole());
-    row_.values["epoch"] = json_of(record.epoch);
-    note_time(row_);
-    for (const auto& [name, value] : row_.values) summary_[name] = value;
+    if (!wandb::has_values(record) || is_off()) return;
+    if (!rows_.is_at(record.step)) before_row_ = framing_;
+    rows_.add(record);
     write_row();
+    if (online_) online_->log(record);
+  }
+
+  std::string place() const override {
+    return online_    ? online_->place()
+           : is_off() ? access_.why
+                      : access_.why + "  " + wandb::Written{.file = path_}.sync_command(false);
   }
 
   /// Rewrites the file with the rows that stay. Removes the mark of `wandb sync`, because the run must be sent again.
   void truncate(int64_t step, int64_t evaluated_step) override {
+    if (is_off()) return;
     const fs::path folder = run_folder_ / "wandb";
     path_ = existing_in(folder);
+    const bool is_new = path_.empty(), is_online = access_.mode == wandb::Mode::online;
     wandb::Past past;
-    if (!path_.empty()) past = wandb::read(path_);
+    if (!is_new) past = wandb::read(path_);
     if (past.start_seconds > 0) run_.start_seconds = past.start_seconds;
-    if (!path_.empty()) run_.id = path_.stem().string().substr(kBefore.size());
-    if (path_.empty())
+    rows_.set_start(run_.start_seconds);
+    if (!is_new) run_.id = path_.stem().string().substr(kBefore.size());
+    if (is_new && is_online) run_.id = new_id(run_.id);
+    if (is_new)
       path_ =
           folder / ("offline-run-" + stamp() + "-" + run_.id) / (std::string(kBefore) + run_.id + std::string(kAfter));
     std::error_code failure;
@@ -98,20 +105,40 @@ class WandbSink final : public Sink {
                   {.what = "cannot be made: " + failure.message(), .where = path_.parent_path().string()});
     std::string content = framing_.next(wandb::header(run_.id));
     content += framing_.next(wandb::of(run_));
-    for (wandb::Row& row : past.rows) content += kept(std::move(row), step, evaluated_step);
+    std::erase_if(past.rows, [&](wandb::Row& row) { return !stays(row, step, evaluated_step); });
+    for (const wandb::Row& row : past.rows) {
+      before_row_ = framing_;
+      rows_.take(row);
+      content += framing_.next(wandb::of(row));
+    }
     write_file_atomically(path_, content, ExitCode::environment);
     fs::remove(path_.string() + ".synced", failure);
+    if (!is_online) return;
+    online_ = std::make_unique<BackgroundSink>(
+        "wandb", wandb::upload(access_, {run_folder_, path_, run_, std::move(past.rows), is_new}, has_uploaded_),
+        BackgroundSink::Options{.patience = kPatience});
+    online_->truncate(step, evaluated_step);
   }
 
   void close() override {
+    if (is_off()) return;
     const auto ending = ending_of(run_folder_);
     const int64_t runtime = std::time(nullptr) - run_.start_seconds;
-    std::string last = framing_.next(wandb::summary(summary_));
+    std::string last = framing_.next(wandb::summary(rows_.summary()));
     last += framing_.next(wandb::exit(ending ? ending->exit_code : 1, runtime, run_.id));
     append(last);
+    if (!online_) return;
+    online_->close();
+    if (!*has_uploaded_)
+      log::warning("log.wandb: the server may lack the end of the run; the same command sends what is missing, or " +
+                   wandb::Written{.file = path_, .run = run_}.sync_command(true));
   }
 
  private:
+  static constexpr std::chrono::seconds kPatience{4};  // less than the recorder has for this sink
+
+  bool is_off() const { return access_.mode == wandb::Mode::disabled; }
+
   /// Returns the file of an earlier attempt, whose id stays though the job's id changes with its settings; empty: none.
   static fs::path existing_in(const fs::path& folder) {
     std::error_code absent;
@@ -126,18 +153,13 @@ class WandbSink final : public Sink {
     return found.empty() ? fs::path() : *std::ranges::max_element(found);
   }
 
-  /// Returns the bytes of a row of an earlier attempt without values that the run repeats.
-  std::string kept(wandb::Row row, int64_t step, int64_t evaluated_step) {
-    if (row.step > step) return {};
+  /// Removes values that the run repeats from a row of an earlier attempt. Returns whether something stays.
+  static bool stays(wandb::Row& row, int64_t step, int64_t evaluated_step) {
+    if (row.step > step) return false;
     if (row.step > evaluated_step)
       std::erase_if(row.values, [](const auto& one) { return one.first.starts_with("val/"); });
     const auto is_own = [](const auto& one) { return one.first != "epoch" && !one.first.starts_with('_'); };
-    if (std::ranges::none_of(row.values, is_own)) return {};
-    for (const auto& [name, value] : row.values) summary_[name] = value;
-    before_row_ = framing_;
-    row_ = std::move(row);
-    ++rows_;
-    return framing_.next(wandb::of(row_));
+    return std::ranges::any_of(row.values, is_own);
   }
 
   std::string stamp() const {
@@ -149,13 +171,6 @@ class WandbSink final : public Sink {
     return text.data();
   }
 
-  void note_time(wandb::Row& row) const {
-    const double now = seconds_since_epoch();
-    row.values["_timestamp"] = json_of(now);
-    row.values["_runtime"] = json_of(now - static_cast<double>(run_.start_seconds));
-    row.values["_step"] = std::to_string(row.step);
-  }
-
   /// Writes the row over its earlier version.
   void write_row() {
     const auto begin = static_cast<uintmax_t>(before_row_.size());
@@ -163,7 +178,7 @@ class WandbSink final : public Sink {
     if (fs::file_size(path_, failure) > begin) fs::resize_file(path_, begin, failure);
     framing_ = before_row_;
     wandb::Framing next = before_row_;
-    if (append(next.next(wandb::of(row_)))) framing_ = next;
+    if (append(next.next(wandb::of(rows_.row())))) framing_ = next;
   }
 
   /// Warns once about a disk error, and tries later rows again.
@@ -175,16 +190,17 @@ class WandbSink final : public Sink {
   }
 
   fs::path run_folder_, path_;
+  wandb::Access access_;
   wandb::Run run_;
   wandb::Framing framing_, before_row_;  // states after the newest row, and before it
-  wandb::Row row_;                       // newest row
-  int64_t rows_ = 0;
-  wandb::Values summary_;
+  wandb::Rows rows_{0};
   bool has_failed_ = false;
+  std::unique_ptr<Sink> online_;  // none: the run is not shown
+  const std::shared_ptr<std::atomic<bool>> has_uploaded_ = std::make_shared<std::atomic<bool>>(false);
 };
 
-const config::Registered<WandbSink, WandbSpec> registered_wandb{
-    sinks(), "wandb", "a folder for `wandb sync` in wandb/ of the run folder"};
+const config::Registered<WandbSink, WandbSpec> registered_wandb{sinks(), "wandb",
+                                                                "a run of Weights & Biases (log.wandb)"};
 
 }  // namespace
 }  // namespace gputrain::monitor

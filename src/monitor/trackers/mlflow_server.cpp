@@ -9,7 +9,6 @@
 
 #include "gputrain/core/base64.hpp"
 #include "gputrain/core/error.hpp"
-#include "gputrain/core/json.hpp"
 #include "gputrain/core/printable.hpp"
 #include "gputrain/core/secrets.hpp"
 
@@ -54,42 +53,9 @@ json number(double value) {
   return value;
 }
 
-std::string percent_encoded(const std::string& text) {
-  constexpr std::string_view kDigits = "0123456789ABCDEF";
-  std::string encoded;
-  for (const char c : text) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (std::isalnum(byte) != 0)
-      encoded += c;
-    else
-      encoded += {'%', kDigits[byte >> 4], kDigits[byte & 15]};
-  }
-  return encoded;
-}
-
-/// Returns the server's complaint about a request.
-std::string complaint_of(const net::Response& reply) {
-  std::string text = "answers " + std::to_string(reply.status);
-  const auto object = parse_json(reply.body);
-  if (object.is_object() && object.contains("message") && object["message"].is_string())
-    text += ": " + object["message"].get<std::string>().substr(0, 300);
-  return without_url_secrets(printable(text));
-}
-
-net::Headers headers_of(const MlflowAccess& access) {
-  net::Headers headers;
-  if (!access.user.empty())
-    headers["Authorization"] = "Basic " + to_base64(access.user + ":" + access.password);
-  else if (!access.token.empty())
-    headers["Authorization"] = "Bearer " + access.token;
-  return headers;
-}
-
-/// Returns nothing if there is no text.
-std::optional<std::string> text_if_at(const json& answer, const char* place) {
-  const auto found = json::json_pointer(place);
-  if (!answer.contains(found) || !answer[found].is_string()) return std::nullopt;
-  return answer[found].get<std::string>();
+std::string authorization_of(const MlflowAccess& access) {
+  if (!access.user.empty()) return "Basic " + to_base64(access.user + ":" + access.password);
+  return access.token.empty() ? std::string() : "Bearer " + access.token;
 }
 
 std::string text_at(const json& answer, const char* place) {
@@ -97,16 +63,7 @@ std::string text_at(const json& answer, const char* place) {
   throw Error(ExitCode::environment, {.what = std::string("does not answer as MLflow: there is no ") + place});
 }
 
-std::string environment_or(const Lookup& lookup, const char* name, const std::string& otherwise) {
-  const auto found = lookup(name);
-  return found && !found->empty() ? *found : otherwise;
-}
-
 }  // namespace
-
-bool is_server_address(const std::string& uri) {
-  return (uri.starts_with("http://") && uri.size() > 7) || (uri.starts_with("https://") && uri.size() > 8);
-}
 
 MlflowAccess mlflow_access(const MlflowSpec& spec, const Lookup& lookup) {
   MlflowAccess access;
@@ -133,14 +90,19 @@ MlflowAccess mlflow_access(const MlflowSpec& spec, const Lookup& lookup) {
   return access;
 }
 
+MlflowServer::MlflowServer(const MlflowAccess& access)
+    : experiment_(access.experiment),
+      person_(access.person),
+      server_("MLflow", access.uri + "/api/2.0", authorization_of(access)) {}
+
 std::string MlflowServer::experiment() {
   const auto find = [&]() -> std::optional<std::string> {
-    const auto found = ask("experiments/get-by-name?experiment_name=" + percent_encoded(access_.experiment), nullptr);
+    const auto found = ask("experiments/get-by-name?experiment_name=" + percent_encoded(experiment_), nullptr);
     return found ? std::optional(text_at(*found, "/experiment/experiment_id")) : std::nullopt;
   };
   if (const auto id = find()) return *id;
   try {
-    return text_at(must("experiments/create", {{"name", access_.experiment}}), "/experiment_id");
+    return text_at(must("experiments/create", {{"name", experiment_}}), "/experiment_id");
   } catch (const Error&) {  // another process may have made it in between
     if (const auto id = find()) return *id;
     throw;
@@ -149,13 +111,14 @@ std::string MlflowServer::experiment() {
 
 std::string MlflowServer::begin_run(const std::string& experiment_id, const std::string& name) {
   const auto tag = [](const char* key, const std::string& value) { return json{{"key", key}, {"value", value}}; };
-  const json begun = must("runs/create", {{"experiment_id", experiment_id},
-                                          {"run_name", printable(name)},
-                                          {"user_id", access_.person},
-                                          {"start_time", now_milliseconds()},
-                                          {"tags",
-                                           {tag("mlflow.user", access_.person), tag("mlflow.source.name", "gputrain"),
-                                            tag("mlflow.source.type", "LOCAL")}}});
+  const json begun = must(
+      "runs/create",
+      {{"experiment_id", experiment_id},
+       {"run_name", printable(name)},
+       {"user_id", person_},
+       {"start_time", now_milliseconds()},
+       {"tags",
+        {tag("mlflow.user", person_), tag("mlflow.source.name", "gputrain"), tag("mlflow.source.type", "LOCAL")}}});
   artifacts_ = text_if_at(begun, "/run/info/artifact_uri").value_or("");
   return text_at(begun, "/run/info/run_id");
 }
@@ -194,8 +157,8 @@ bool MlflowServer::log_file(const std::string& path, const std::string& content)
   const std::string place = "mlflow-artifacts/artifacts/" + artifacts_.substr(kKept.size()) + "/" + path;
   net::Request request{.method = "PUT", .body = content};
   request.headers["Content-Type"] = path.ends_with(".png") ? "image/png" : "text/plain; charset=utf-8";
-  if (send(place, std::move(request))) return true;
-  throw Error(ExitCode::environment, {.what = "answers 404 to a file", .where = without_url_secrets(access_.uri)});
+  if (server_.send(place, std::move(request))) return true;
+  server_.fail("answers 404 to a file");
 }
 
 void MlflowServer::end_run(const std::string& run_id, const std::string& status) {
@@ -203,33 +166,12 @@ void MlflowServer::end_run(const std::string& run_id, const std::string& status)
 }
 
 std::optional<json> MlflowServer::ask(const std::string& path, const json& content) {
-  net::Request request;
-  if (!content.is_null()) {
-    request.method = "POST";
-    request.headers["Content-Type"] = "application/json";
-    request.body = content.dump();
-  }
-  return send("mlflow/" + path, std::move(request));
-}
-
-std::optional<json> MlflowServer::send(const std::string& path, net::Request request) {
-  constexpr std::chrono::seconds kConnecting{3};
-  request.url = access_.uri + "/api/2.0/" + path;
-  request.headers.merge(headers_of(access_));
-  request.limits = {.connect = std::min(kConnecting, most_), .silent = most_, .total = most_};
-  const net::Response reply = client_.ask(request);
-  if (reply.status == 404) return std::nullopt;
-  json answer = reply.body.empty() ? json::object() : parse_json(reply.body);  // servers say nothing about a file
-  if (reply.status == 200 && answer.is_object()) return answer;
-  throw Error(ExitCode::environment, {.what = reply.status == 200 ? "does not answer as MLflow" : complaint_of(reply),
-                                      .where = without_url_secrets(access_.uri)});
+  return content.is_null() ? server_.send("mlflow/" + path, {}) : server_.post("mlflow/" + path, content);
 }
 
 json MlflowServer::must(const std::string& path, const json& content) {
   if (auto answer = ask(path, content)) return *answer;
-  throw Error(ExitCode::environment,
-              {.what = "answers 404: there is no MLflow server, or the run is not there any more",
-               .where = without_url_secrets(access_.uri)});
+  server_.fail("answers 404: there is no MLflow server, or the run is not there any more");
 }
 
 }  // namespace gputrain::monitor

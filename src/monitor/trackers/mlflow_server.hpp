@@ -12,11 +12,9 @@
 
 #include "gputrain/core/process.hpp"
 #include "gputrain/monitor/log_spec.hpp"
-#include "gputrain/net/client.hpp"
+#include "json_server.hpp"
 
 namespace gputrain::monitor {
-
-bool is_server_address(const std::string& uri);
 
 /// Address of an MLflow server, and the user.
 struct MlflowAccess {
@@ -34,13 +32,12 @@ struct MlflowMetric {
   int64_t step = 0;
 };
 
-/// Client whose calls throw net::Interruption if they may succeed later, and Error(environment) if the server refuses
-/// them. A call takes ten seconds at most. No message contains a secret.
+/// Client, as JsonServer.
 class MlflowServer {
  public:
   static constexpr size_t kMostMetrics = 1000, kMostParams = 100;  // limits for one request
 
-  explicit MlflowServer(MlflowAccess access) : access_(std::move(access)) {}
+  explicit MlflowServer(const MlflowAccess& access);
 
   /// Returns the id of the experiment, which is made if there is none.
   std::string experiment();
@@ -57,19 +54,16 @@ class MlflowServer {
   void end_run(const std::string& run_id, const std::string& status);
 
   /// Limits the seconds of each further call.
-  void hurry(std::chrono::seconds most) { most_ = most; }
+  void hurry(std::chrono::seconds most) { server_.hurry(most); }
 
  private:
-  /// Returns the answer; nullopt for 404. `path` is below /api/2.0/.
-  std::optional<nlohmann::json> send(const std::string& path, net::Request request);
-  /// `content` null: sends GET.
+  /// Returns the answer; nullopt for 404. `content` null: sends GET.
   std::optional<nlohmann::json> ask(const std::string& path, const nlohmann::json& content);
   nlohmann::json must(const std::string& path, const nlohmann::json& content);
 
-  MlflowAccess access_;
-  net::Client client_;
+  std::string experiment_, person_;
+  JsonServer server_;
   std::string artifacts_;  // address of the run's files
-  std::chrono::seconds most_{10};
 };
 
 }  // namespace gputrain::monitor

@@ -138,7 +138,7 @@ TEST(SweepVerb, GivesEachTrialWhatOnlyOneRunMayUse) {
                                        "--set",        "checkpoint.mirror=" + copies,
                                        "--set",        "name=ours",
                                        "--set",        "log.metrics_port=" + std::to_string(port),
-                                       "--set",        "log.wandb.name=tried"};
+                                       "--set",        "log.wandb={mode: offline, name: tried}"};
   const Result result = gputrain(words);
   ASSERT_EQ(result.exit_code, 0) << result.err;
   for (const char* trial : {"trial-001", "trial-002", "trial-003"}) {

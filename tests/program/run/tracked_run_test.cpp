@@ -106,7 +106,7 @@ TEST_F(TrackedJob, ShowsTheTextsThatTheModelWrites) {
 }
 
 TEST_F(TrackedJob, TellsTheLossScale) {
-  const Result result = run("run", {"precision=fp16", "log.wandb={}"});
+  const Result result = run("run", {"precision=fp16", "log.wandb={mode: offline}"});
   ASSERT_EQ(result.exit_code, 0) << result.err;
   const auto scales = values(folder_ / "run/metrics.jsonl", "train/loss_scale");
   EXPECT_EQ(scales.size(), 20U);
