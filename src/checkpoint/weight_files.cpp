@@ -46,6 +46,9 @@ std::string hint_for(const fs::path& path) {
     return "give a local file or folder, or the name of a model that `gputrain fetch NAME` has fetched";
   }
   if (!hub::fetch_command_for(path).empty()) return fetch_again(path);
+  const nlohmann::json config = parse_json_file(path / "config.json");
+  if (fs::exists(path / "pytorch_model.bin") && config.is_object() && config.contains("architecture"))
+    return kTorchConversion;
   if (fs::exists(path / "pytorch_model.bin") || fs::exists(path / "pytorch_model.bin.index.json")) {
     return "from_pretrained(DIR).save_pretrained(NEW) writes pytorch_model.bin as safetensors";
   }

@@ -14,6 +14,7 @@
 #include "gputrain/monitor/console.hpp"
 #include "gputrain/setup/compatibility.hpp"
 #include "gputrain/setup/versions.hpp"
+#include "gputrain/sweep/trials.hpp"
 
 namespace gputrain::app {
 namespace {
@@ -88,6 +89,7 @@ Job valid_job(const JobRequest& request) {
   Job job = load_job(request);
   job.loaded.require_secrets();
   check_compatibility(job);
+  if (job.spec().sweep) check_values(request, job);
   return job;
 }
 

@@ -157,7 +157,9 @@ std::string augmentations_of(const Job& job) {
 void write_contact_sheet(const DataShowRequest& request, const Job& job, const data::Dataset& dataset) {
   constexpr int64_t kImages = 24, kEpochs = 3;
   if (request.output.empty() || request.json)
-    throw Error(ExitCode::usage, {.what = "images are shown on a page", .hint = "--output sheet.html, without --json"});
+    throw Error(ExitCode::usage,
+                {.what = "images are shown on a page",
+                 .hint = std::string("--output sheet.html") + (request.json ? ", without --json" : "")});
   const data::MixOptions mix = request.on == "train" ? job.spec().data.image.augment.mix : data::MixOptions();
   const std::string changes = request.on == "train" ? augmentations_of(job) : "";
   const ContactSheet sheet{.title = job.spec().name.value_or("images") + ": data." + request.on,

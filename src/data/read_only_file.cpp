@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
+#include <set>
 #include <utility>
 
 #include "gputrain/config/names.hpp"
@@ -32,6 +33,23 @@ std::string nearest_entry(const fs::path& folder, const std::string& name) {
   return near.empty() ? "" : near.front();
 }
 
+/// Lists the first entries of a folder by name: "cat, dog and 3 more".
+std::string entries_of(const fs::path& folder) {
+  constexpr size_t kMostShown = 5;
+  std::set<std::string> names;
+  std::error_code ignored;
+  for (fs::directory_iterator entry(folder, ignored), end; !ignored && entry != end; entry.increment(ignored))
+    names.insert(entry->path().filename().string());
+  if (names.empty()) return "nothing in it";
+  std::string list;
+  size_t shown = 0;
+  for (const std::string& name : names) {
+    if (shown == kMostShown) return list + " and " + std::to_string(names.size() - shown) + " more";
+    list += (shown++ == 0 ? "" : ", ") + name;
+  }
+  return list;
+}
+
 [[noreturn]] void throw_system_error(const std::string& path, const std::string& what) {
   throw Error(ExitCode::data, {.what = what + ": " + std::strerror(errno), .where = path});
 }
@@ -50,8 +68,10 @@ void throw_missing(const std::string& path, const std::string& wanted) {
   std::string hint;
   if (!missing.empty()) {
     const std::string near = nearest_entry(existing, missing.string());
-    hint = near.empty() ? "'" + existing.string() + "' exists but has no '" + missing.string() + "'"
-                        : "'" + (existing / near).string() + "'";
+    hint = "'" +
+           (near.empty() ? existing.string() + "' has " + entries_of(existing) + ", and no '" + missing.string()
+                         : (existing / near).string()) +
+           "'";
   }
   throw Error(ExitCode::data, {.what = "no such file or folder; looked for " + wanted, .where = path, .hint = hint});
 }

@@ -1,5 +1,6 @@
 #include "gputrain/datasets/given_images.hpp"
 
+#include <exception>
 #include <filesystem>
 #include <utility>
 
@@ -27,25 +28,37 @@ class GivenFiles final : public ImageStore {
   data::Content content(int64_t index) const override { return content_of_file(full_name(index)); }
 };
 
+/// Adds a file, or those of a folder. Throws Error for a path that is neither.
+void add_images(const std::string& path, std::vector<std::string>& files) {
+  std::error_code ignored;
+  if (!std::filesystem::exists(path, ignored)) data::throw_missing(path, "an image, or a folder of images");
+  if (!std::filesystem::is_directory(path, ignored)) {
+    if (!is_image_file(path)) throw Error(ExitCode::data, {.what = "neither a JPEG nor a PNG image", .where = path});
+    files.push_back(path);
+    return;
+  }
+  std::vector<std::string> names = list_folder(path, {}, {}).files;
+  keep_images(names, path);
+  for (const std::string& name : names) files.push_back((std::filesystem::path(path) / name).string());
+}
+
 }  // namespace
 
-std::vector<std::string> image_files(const std::vector<std::string>& paths) {
-  std::vector<std::string> files;
+GivenImages image_files(const std::vector<std::string>& paths) {
+  GivenImages given;
+  std::exception_ptr first;
   for (const std::string& path : paths) {
-    std::error_code ignored;
-    if (!std::filesystem::exists(path, ignored)) data::throw_missing(path, "an image, or a folder of images");
-    if (!std::filesystem::is_directory(path, ignored)) {
-      if (!is_image_file(path)) throw Error(ExitCode::data, {.what = "neither a JPEG nor a PNG image", .where = path});
-      files.push_back(path);
-      continue;
+    try {
+      add_images(path, given.files);
+    } catch (const Error& other) {
+      if (!first) first = std::current_exception();
+      given.others.emplace_back(other.what());
     }
-    std::vector<std::string> names = list_folder(path, {}, {}).files;
-    keep_images(names, path);
-    for (const std::string& name : names) files.push_back((std::filesystem::path(path) / name).string());
   }
-  if (files.empty())
+  if (given.files.empty() && first) std::rethrow_exception(first);
+  if (given.files.empty())
     throw Error(ExitCode::data, {.what = "there are no images (.jpg, .jpeg, .png)", .where = paths.front()});
-  return files;
+  return given;
 }
 
 std::shared_ptr<const data::Dataset> given_images(const std::vector<std::string>& files,

@@ -61,9 +61,11 @@ void write_weights_in_files(const checkpoint::NamedTensors& tensors, const fs::p
 json write_published_weights(models::Model& model, const fs::path& folder, StoredType type, int64_t file_bytes) {
   json config = models::published_config(model);
   if (config.is_null())
-    throw Error(ExitCode::usage, {.what = "no folder of transformers is written for this architecture",
-                                  .where = "--format",
-                                  .hint = "onnx; model.safetensors of a run of images is for torchvision and timm"});
+    throw Error(ExitCode::usage,
+                {.what = "no folder of transformers is written for this architecture",
+                 .where = "--format",
+                 .hint = "onnx; for images, model.safetensors of the run, or timm and torchvision, which "
+                         "name a ViT's or ConvNeXt's weights as these do"});
   if (type == StoredType::q8_0)
     throw Error(ExitCode::usage, {.what = "q8_0 is a type of GGUF", .where = "--dtype", .hint = "f32, f16 or bf16"});
   checkpoint::NamedTensors tensors = published_weights(model);

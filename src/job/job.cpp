@@ -15,6 +15,7 @@
 #include "gputrain/hub/cache.hpp"
 #include "gputrain/job/foreign.hpp"
 #include "gputrain/job/plugins.hpp"
+#include "gputrain/models/image_layouts.hpp"
 #include "gputrain/models/pretrained.hpp"
 #include "gputrain/models/sentence_modules.hpp"
 
@@ -39,6 +40,16 @@ std::vector<std::string> sentence_settings(const std::filesystem::path& folder, 
   return models::settings_of(*modules, job, "model");
 }
 
+/// Returns settings from the model_args of a timm folder, if the job does not set them. The job says the type: "vit".
+std::vector<std::string> timm_settings(const nlohmann::json& config, const std::string& where,
+                                       const config::Loaded& job) {
+  models::PublishedModel published = models::timm_model(config, where);
+  const std::string& type = job.as<JobSpec>().model.architecture.name;
+  if (published.type.empty() || !type.starts_with(published.type.substr(0, published.type.find('_')))) return {};
+  published.type = type;
+  return models::settings_of(published, job, "model");
+}
+
 /// Loads the job with the sizes in the config.json of a Hugging Face folder, which the job must not contradict. They
 /// are applied last, so that a `null` in the job that removes its own sizes does not remove them too.
 config::Loaded load_with_published_sizes(config::Request request) {
@@ -48,7 +59,10 @@ config::Loaded load_with_published_sizes(config::Request request) {
   const auto path = hub::pretrained_path_or_name(*pretrained) / "config.json";
   if (!std::filesystem::exists(path)) return loaded;
   const auto config = checkpoint::read_json_object(path);
-  if (models::is_timm_config(config)) return loaded;
+  if (models::is_timm_config(config)) {
+    request.found = {.file = path, .set = timm_settings(config, path.string(), loaded)};
+    return config::load(job_schema(), request);
+  }
   const auto published = models::published_model(config, path.string());
   const bool says_no = !loaded.as<JobSpec>().model.quantize && loaded.origin("model.quantize") != "default";
   if (says_no && !published.quantized.empty())

@@ -1,6 +1,7 @@
 #include "gputrain/job/job_spec.hpp"
 
 #include "gputrain/config/names.hpp"
+#include "gputrain/core/lower_case.hpp"
 #include "gputrain/device/gpu_allocator.hpp"
 #include "gputrain/hub/cache.hpp"
 #include "gputrain/job/foreign.hpp"
@@ -80,6 +81,15 @@ void ModelSpec::describe(config::Description<ModelSpec>& d) {
       "quantize", &ModelSpec::quantize,
       "how frozen weights are kept in fewer bits: an nf4 base with LoRA is QLoRA. A folder whose weights are quantised "
       "sets it");
+  d.check([](const ModelSpec& spec, config::SpecIssues& issues) {
+    const std::string name = lower_case(spec.pretrained.value_or(""));
+    if (name == "true" || name == "yes")
+      issues.add(
+          "pretrained", "names the weights to begin with",
+          "a file, a folder, or a name on the Hub that `gputrain fetch` has brought here: timm/resnet50.a1_in1k");
+    else if (name == "false" || name == "no")
+      issues.add("pretrained", "names the weights to begin with", "null, for none");
+  });
 }
 
 void TaskSpec::describe(config::Description<TaskSpec>& d) {

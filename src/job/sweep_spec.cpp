@@ -49,7 +49,7 @@ void check_sweep(const SweepSpec& spec, config::SpecIssues& issues) {
 void SweepParameter::describe(config::Description<SweepParameter>& d) {
   d.summary("a key that trials vary");
   d.key("key", &SweepParameter::key, "the key of the job, such as optimizer.lr").required().change(Change::safe);
-  d.key("values", &SweepParameter::values, "the values to choose from; null and lists are written in quotes")
+  d.key("values", &SweepParameter::values, "the values to choose from; lists are written in quotes")
       .change(Change::safe);
   d.key("min", &SweepParameter::min, "the lowest number of a range").change(Change::safe);
   d.key("max", &SweepParameter::max, "the highest number of a range").change(Change::safe);

@@ -18,6 +18,8 @@
 #include "gputrain/core/log.hpp"
 #include "gputrain/core/numbers.hpp"
 #include "gputrain/device/arena.hpp"
+#include "gputrain/models/adapter.hpp"
+#include "gputrain/models/image_layouts.hpp"
 #include "gputrain/nn/split.hpp"
 #include "weight_matching.hpp"
 
@@ -129,6 +131,8 @@ TensorSource with_packed(TensorSource source) {
 }
 
 NotLoaded load_weights(Model& model, const TensorSource& source, OtherClasses other_classes) {
+  // Adapters are written under the names that the model has without a file.
+  if (other_classes == OtherClasses::left_out && branch_tensors(model).empty()) begin_with(model, source);
   const MatchedWeights found = match_weights(model, source, other_classes);
   fill(found, source);
   return found.not_loaded;

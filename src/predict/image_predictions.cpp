@@ -79,10 +79,10 @@ std::string line_of_image(Target target, const Seen& seen, bool json) {
 }  // namespace
 
 ImagePredictions predictions_of(trained::Model& model, const ImagesToSee& wanted) {
-  const std::vector<std::string> files = datasets::image_files(wanted.files);
+  const auto [files, others] = datasets::image_files(wanted.files);
   const auto seen = app::datasets_of(
       model.job, datasets::given_images(files, image_options_of(model), model.class_names, model.signature.gives));
-  ImagePredictions predictions;
+  ImagePredictions predictions{.lines = {}, .unreadable = others};
   std::set<int64_t> unreadable;
   const data::LoaderOptions reading{.partition = {.global_batch = wanted.batch_size, .micro_batch = wanted.batch_size},
                                     .shuffle = false,

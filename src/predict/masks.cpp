@@ -49,11 +49,9 @@ ImageToLabel read_image(size_t index, const std::string& name, const data::Image
   return {index, size, std::move(pixels)};
 }
 
-/// Returns FOLDER/STEM.png for each file.
+/// Returns FOLDER/STEM.png for each file; nothing without a folder.
 std::vector<fs::path> mask_files(const std::vector<std::string>& images, const fs::path& folder) {
-  if (folder.empty())
-    throw Error(ExitCode::usage,
-                {.what = "the model labels pixels, and no folder for masks is given", .hint = "--masks FOLDER"});
+  if (folder.empty()) return {};
   std::vector<fs::path> masks;
   std::set<fs::path> known, inputs;
   for (const std::string& image : images) inputs.insert(fs::weakly_canonical(image));
@@ -111,14 +109,19 @@ class MaskWriter {
  private:
   std::string write_one(size_t index, const at::Tensor& mask) const {
     const uint8_t* const numbers = mask.const_data_ptr<uint8_t>();
-    write_file_atomically(files_[index].string(), data::mask_png_of(numbers, mask.size(1), mask.size(0)),
-                          ExitCode::environment);
+    std::string line = images_[index];
+    Json all{{"file", images_[index]}};
+    if (!files_.empty()) {
+      const std::string file = files_[index].string();
+      write_file_atomically(file, data::mask_png_of(numbers, mask.size(1), mask.size(0)), ExitCode::environment);
+      line += "\t" + file;
+      all["mask"] = file;
+    }
+    all["shares"] = Json::object();
     std::vector<std::pair<int64_t, size_t>> counts(model_.class_names.size());
     for (size_t label = 0; label < counts.size(); ++label) counts[label].second = label;
     for (int64_t i = 0; i < mask.numel(); ++i) --counts[numbers[i]].first;
     std::ranges::sort(counts);
-    std::string line = images_[index] + "\t" + files_[index].string();
-    Json all{{"file", images_[index]}, {"mask", files_[index].string()}, {"shares", Json::object()}};
     for (const auto& [negative, label] : counts) {
       if (negative == 0) break;
       const double share = static_cast<double>(-negative) / static_cast<double>(mask.numel());
@@ -131,7 +134,7 @@ class MaskWriter {
   trained::Model& model_;
   std::vector<std::string> images_;  // files
   bool json_;
-  std::vector<fs::path> files_;
+  std::vector<fs::path> files_;  // masks; empty: none are written
   data::Preprocess preprocess_;
   trained::Forward forward_;
 };
@@ -139,11 +142,11 @@ class MaskWriter {
 }  // namespace
 
 ImagePredictions write_masks(trained::Model& model, const ImagesToSee& wanted) {
-  const std::vector<std::string> files = datasets::image_files(wanted.files);
+  const auto [files, others] = datasets::image_files(wanted.files);
   const data::ImageOptions options = image_options_of(model);
   MaskWriter writer(model, files, wanted);
   const int64_t channels = model.datasets.train->layout().input().sizes.back();
-  ImagePredictions predictions;
+  ImagePredictions predictions{.lines = {}, .unreadable = others};
   std::vector<ImageToLabel> images;
   const auto flush = [&] {
     if (!images.empty()) predictions.lines += writer.write(images);

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <fstream>
-#include <functional>
 #include <iterator>
 #include <map>
 #include <memory>
@@ -21,6 +20,7 @@
 #include "gputrain/core/json.hpp"
 #include "gputrain/core/random.hpp"
 #include "gputrain/models/class_names.hpp"
+#include "gputrain/models/image_layouts.hpp"
 #include "gputrain/models/packed_layers.hpp"
 #include "gputrain/models/published.hpp"
 #include "gputrain/setup/signature.hpp"
@@ -273,20 +273,30 @@ void check_learned_from(const fs::path& weights, const JobDatasets& datasets) {
 
 namespace {
 
-/// Returns the function that names a tensor as the model's published family does; empty for what an adapter adds.
-std::function<std::string(const std::string&)> naming(models::Model& model) {
-  const auto added = models::branch_tensors(model);
-  return [&model, left_out = std::set<std::string>(added.begin(), added.end()),
-          family = std::shared_ptr<const models::PublishedFamily>(models::family_of(model))](const std::string& name) {
-    if (left_out.contains(name)) return std::string();
-    return family ? family->file_name_of(model, name) : name;
-  };
-}
+/// Names and shapes of tensors in a file of the model's published family.
+class Publishing {
+ public:
+  explicit Publishing(models::Model& model) : model_(model), family_(models::family_of(model)) {
+    for (const std::string& name : models::branch_tensors(model)) left_out_.insert(name);
+  }
 
-/// Renames tensors to those of the model's published family, without what an adapter adds.
+  /// Returns a tensor as the file has it; an empty name for what an adapter adds.
+  checkpoint::NamedTensors::value_type operator()(const std::string& name, const at::Tensor& tensor) const {
+    if (left_out_.contains(name)) return {};
+    if (!family_) return {name, tensor};
+    return {family_->file_name_of(model_, name), models::stored(model_, name, tensor)};
+  }
+
+ private:
+  models::Model& model_;
+  std::unique_ptr<const models::PublishedFamily> family_;
+  std::set<std::string> left_out_;
+};
+
+/// Turns tensors into those of the model's published family, without what an adapter adds.
 checkpoint::NamedTensors published(models::Model& model, checkpoint::NamedTensors tensors) {
-  const auto name_of = naming(model);
-  for (auto& [name, tensor] : tensors) name = name_of(name);
+  const Publishing publish(model);
+  for (auto& named : tensors) named = publish(named.first, named.second);
   std::erase_if(tensors, [](const auto& named) { return named.first.empty(); });
   return tensors;
 }
@@ -310,10 +320,11 @@ checkpoint::NamedTensors whole_sizes(models::Model& model) {
 void write_in_turn(BuiltModel& built, int rank, const data::Dataset& learned, const fs::path& path) {
   std::optional<checkpoint::SafetensorsWriter> writer;
   if (rank == 0) writer.emplace(path, published(*built.model, whole_sizes(*built.model)), metadata_of(learned));
-  const auto name_of = naming(*built.model);
+  const Publishing publish(*built.model);
   const auto write = [&](const std::string& name, const at::Tensor& values) {
-    const std::string published = writer ? name_of(name) : std::string();
-    if (!published.empty()) writer->write(published, values);
+    if (!writer) return;
+    const auto [published, stored] = publish(name, values);
+    if (!published.empty()) writer->write(published, stored);
   };
   each_weight(built, write);
   built.model->each_buffer([&](const std::string& name, nn::Buffer& buffer) { write(name, buffer.value); });

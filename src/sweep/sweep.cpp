@@ -76,6 +76,7 @@ class Sweep {
     if (!job.spec().data.val)
       throw job.loaded.error("data.val", "trials are compared by evaluations, and there are none",
                              "data.val: {split: 10%}");
+    check_values(request_, job);
     check_settings();
     take_folder();
     record_.restore();

@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "gputrain/config/problem.hpp"
 #include "gputrain/core/random.hpp"
 
 namespace gputrain::app {
@@ -22,14 +23,17 @@ std::string number_in(const SweepParameter& parameter, double place) {
   return rounded < min || rounded > max ? fmt::format("{}", number) : text;
 }
 
+std::string text_of(const std::optional<std::string>& value) { return value.value_or("null"); }
+
 TrialSettings drawn(const SweepSpec& spec, uint64_t seed, uint64_t trial) {
   TrialSettings settings;
   for (const SweepParameter& parameter : spec.parameters) {
     RandomStream random(mix(seed, trial), stable_hash(parameter.key));
-    settings.emplace_back(parameter.key,
-                          parameter.values.empty()
-                              ? number_in(parameter, random.uniform())
-                              : parameter.values[static_cast<size_t>(random.below(std::ssize(parameter.values)))]);
+    settings.emplace_back(
+        parameter.key,
+        parameter.values.empty()
+            ? number_in(parameter, random.uniform())
+            : text_of(parameter.values[static_cast<size_t>(random.below(std::ssize(parameter.values)))]));
   }
   return settings;
 }
@@ -40,9 +44,9 @@ std::vector<TrialSettings> combinations(const std::vector<SweepParameter>& param
   for (const SweepParameter& parameter : parameters) {
     std::vector<TrialSettings> longer;
     for (const TrialSettings& settings : all) {
-      for (const std::string& value : parameter.values) {
+      for (const auto& value : parameter.values) {
         longer.push_back(settings);
-        longer.back().emplace_back(parameter.key, value);
+        longer.back().emplace_back(parameter.key, text_of(value));
       }
     }
     all = std::move(longer);
@@ -50,7 +54,47 @@ std::vector<TrialSettings> combinations(const std::vector<SweepParameter>& param
   return all;
 }
 
+/// Returns the values of a list, or the ends of a range, with the keys of the sweep that have them.
+std::vector<std::pair<std::string, std::string>> values_to_check(const SweepParameter& parameter) {
+  std::vector<std::pair<std::string, std::string>> values;
+  for (const auto& value : parameter.values)
+    values.emplace_back("values[" + std::to_string(values.size()) + "]", text_of(value));
+  if (values.empty()) values = {{"min", number_in(parameter, 0)}, {"max", number_in(parameter, 1)}};
+  return values;
+}
+
+/// Returns what the job says to a setting beside those of a trial; empty: it takes it.
+std::optional<config::Problem> mistake_in(JobRequest request, const TrialSettings& trial, const std::string& setting) {
+  request.set.emplace_back("sweep=null");
+  for (const auto& [key, value] : trial) request.set.push_back(key + "=" + value);
+  request.set.push_back(setting);
+  try {
+    load_job(request);
+    return std::nullopt;
+  } catch (const config::SpecError& error) {
+    return error.problems().front();
+  }
+}
+
 }  // namespace
+
+void check_values(const JobRequest& request, const Job& job) {
+  std::vector<config::Problem> problems;
+  const SweepSpec& spec = *job.spec().sweep;
+  for (size_t i = 0; i < spec.parameters.size(); ++i) {
+    for (const auto& [place, value] : values_to_check(spec.parameters[i])) {
+      const std::string setting = spec.parameters[i].key + "=" + value;
+      const auto mistake = mistake_in(request, {}, setting);
+      const auto takes = [&](const TrialSettings& trial) { return !mistake_in(request, trial, setting); };
+      if (!mistake || std::ranges::any_of(trial_settings(spec, static_cast<uint64_t>(job.spec().seed)), takes))
+        continue;
+      const auto here = job.loaded.error("sweep.parameters[" + std::to_string(i) + "]." + place,
+                                         "no trial can take " + value + ": " + mistake->what, mistake->hint);
+      problems.insert(problems.end(), here.problems().begin(), here.problems().end());
+    }
+  }
+  if (!problems.empty()) throw config::SpecError(std::move(problems));
+}
 
 std::vector<TrialSettings> trial_settings(const SweepSpec& spec, uint64_t seed) {
   if (spec.method == "grid") return combinations(spec.parameters);

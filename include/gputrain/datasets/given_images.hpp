@@ -17,9 +17,14 @@ inline constexpr int64_t kMostImageBytes = int64_t{1} << 30;
 /// Reads a whole file. Throws Error(data), also for a file of more than kMostImageBytes.
 void read_image_file(const std::string& path, std::vector<std::byte>& bytes);
 
-/// Returns the JPEG and PNG files among these paths and in the folders among them, each folder in order of its paths.
-/// Throws Error(data) for a path that does not exist or is no such file, and if there is none.
-std::vector<std::string> image_files(const std::vector<std::string>& paths);
+/// Image files that somebody named.
+struct GivenImages {
+  std::vector<std::string> files;
+  std::vector<std::string> others;  // what is wrong with each path that does not exist, or is no image
+};
+/// Finds the JPEG and PNG files among these paths and in the folders among them, each folder in order of its paths.
+/// Throws Error(data) if there is none.
+GivenImages image_files(const std::vector<std::string>& paths);
 
 /// Returns the images of files, fitted as for validation. All have class 0 of `class_names`, which must not be empty;
 /// or, for a model of numbers or of sets of classes, a 0 for each of them. `options` must have a size.

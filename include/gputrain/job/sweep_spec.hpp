@@ -13,7 +13,7 @@ namespace gputrain::app {
 /// Key of the job that trials vary: by a list of values, or within a range.
 struct SweepParameter {
   std::string key;
-  std::vector<std::string> values;
+  std::vector<std::optional<std::string>> values;  // empty: null
   std::optional<double> min, max;
   std::string scale = "linear";
   bool integer = false;

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "gputrain/job/job.hpp"
 #include "gputrain/job/sweep_spec.hpp"
 
 namespace gputrain::app {
@@ -18,6 +19,10 @@ using TrialSettings = std::vector<std::pair<std::string, std::string>>;
 /// Returns the settings of every trial: a pure function of the spec and the seed. Trial n of random and asha does not
 /// depend on the number of trials.
 std::vector<TrialSettings> trial_settings(const SweepSpec& spec, uint64_t seed);
+
+/// Throws config::SpecError with each value of a list, and each end of a range, that neither the job as it stands nor
+/// any trial takes.
+void check_values(const JobRequest& request, const Job& job);
 
 /// Asynchronous successive halving (Li et al., "A system for massively parallel hyperparameter tuning", MLSys 2020), in
 /// the form that ends trials instead of pausing them. A trial reaches rung r after first_rung * reduction^r

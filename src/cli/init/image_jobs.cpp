@@ -2,9 +2,13 @@
 #include <algorithm>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
 #include "gputrain/core/error.hpp"
+#include "gputrain/core/json.hpp"
+#include "gputrain/models/published.hpp"
+#include "gputrain/setup/weights.hpp"
 #include "jobs.hpp"
 #include "recipes.hpp"
 
@@ -13,20 +17,43 @@ namespace {
 
 constexpr int64_t kSmall = 64, kUsual = 224, kMostKept = 512, kUsualBatch = 128, kFewBatches = 8;
 
+const std::vector<double> kUsualMean{0.485, 0.456, 0.406}, kUsualStd{0.229, 0.224, 0.225};  // ImageNet's
+
 int64_t batch_for(int64_t samples) { return std::clamp<int64_t>(samples / kFewBatches, 1, kUsualBatch); }
 
 bool is_small(const data::ImageExtent& size) {
   return std::min(size.height, size.width) > 0 && std::max(size.height, size.width) <= kSmall;
 }
 
-JobText mask_job(const FoundData& found, int64_t samples) {
+/// Images of one size are learned as they are, unless they are large; small ones by a small U-Net.
+JobText mask_job(const FoundData& found, const data::ImageExtent& size, int64_t samples) {
   JobText job(recipe_named("segmentation").text);
-  constexpr int64_t kMostMasks = 16;
-  const std::string image = job.line_of("data", "image");
+  constexpr int64_t kMostMasks = 16, kMostLearned = 256;
+  const int64_t longer = std::max(size.height, size.width);
+  std::string image = job.line_of("data", "image");
+  if (is_small(size)) {
+    image = "{augment: {hflip: 0.5, color_jitter: 0.4}}";
+    job.set("model", "{type: unet, config: {channels: [16, 32, 64]}}");
+  } else if (longer > 0 && longer <= kMostLearned) {
+    const std::string usual = "size: " + std::to_string(kMostLearned);
+    image.replace(image.find(usual), usual.size(), fmt::format("size: [{}, {}]", size.height, size.width));
+    job.set("model", "{type: unet, config: {channels: [32, 64, 128, 256]}}");
+  }
   return job.remove("vars")
       .set("data", data_section(found, image))
-      .set("train",
-           fmt::format("{{max_epochs: 100, global_batch_size: {}}}", std::min(kMostMasks, batch_for(samples))));
+      .set("train", fmt::format("{{max_epochs: {}, global_batch_size: {}}}", is_small(size) ? 30 : 100,
+                                std::min(kMostMasks, batch_for(samples))));
+}
+
+/// Returns the keys of data.image that a published folder says: the size of its images, and how they are normalised.
+std::string image_keys(const BaseModel& base) {
+  const nlohmann::json config = parse_json_file(base.folder / "config.json");
+  const auto size = models::image_size_in(config).value_or(models::ImageSize{kUsual, kUsual});
+  std::string keys = size.height == size.width ? fmt::format("size: {}", size.height)
+                                               : fmt::format("size: [{}, {}]", size.height, size.width);
+  const auto told = normalization_beside(base.folder);
+  if (!told || (told->mean == kUsualMean && told->std == kUsualStd)) return keys;
+  return keys + fmt::format(", mean: [{}], std: [{}]", fmt::join(told->mean, ", "), fmt::join(told->std, ", "));
 }
 
 /// A published model learns new classes at small rates.
@@ -34,8 +61,7 @@ JobText fine_tuning(const FoundData& found, const BaseModel& base, int64_t sampl
   return JobText()
       .set("model", "{type: " + base.type + ", pretrained: " + in_quotes(base.name) + "}")
       .set("data",
-           data_section(found,
-                        fmt::format("{{size: {}, augment: {{random_resized_crop: [0.3, 1.0], hflip: 0.5}}}}", kUsual)))
+           data_section(found, "{" + image_keys(base) + ", augment: {random_resized_crop: [0.3, 1.0], hflip: 0.5}}"))
       .set("train", fmt::format("{{max_epochs: 10, global_batch_size: {}, label_smoothing: 0.1}}", batch_for(samples)))
       .set("optimizer", "{type: adamw, lr: 1e-4, weight_decay: 0.05}")
       .set("lr_scheduler", "{type: cosine, warmup: 1ep}")
@@ -50,7 +76,7 @@ JobText image_job(const FoundData& found, const Begin& begin, const data::ImageE
   if (found.masks && begin.base)
     throw Error(ExitCode::usage,
                 {.what = "a class for each pixel is learned from nothing", .where = "--model", .hint = "leave it out"});
-  if (found.masks) return mask_job(found, samples);
+  if (found.masks) return mask_job(found, size, samples);
   if (begin.base) return fine_tuning(found, *begin.base, samples);
   const int64_t shorter = std::min(size.height, size.width), longer = std::max(size.height, size.width);
   const bool keeps_shape = shorter < longer && longer <= kMostKept;

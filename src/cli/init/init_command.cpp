@@ -77,7 +77,6 @@ FoundData inside_tar(const FoundData& whole, const fs::path& data, const std::st
 
 /// Images of a job: their size if all have the same, and their number.
 std::pair<data::ImageExtent, int64_t> measured(const FoundData& found, const std::string& output) {
-  if (found.masks) return {{}, opened(image_job(found, {}, {}, 1), output)->size()};
   try {
     const auto images = opened(image_job(found, {}, {.height = 1, .width = 1}, 1), output);
     const auto& sizes = images->layout().input().sizes;

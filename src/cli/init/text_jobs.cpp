@@ -7,6 +7,7 @@
 #include "gputrain/core/error.hpp"
 #include "gputrain/core/json.hpp"
 #include "gputrain/hub/cache.hpp"
+#include "gputrain/models/image_layouts.hpp"
 #include "gputrain/models/published.hpp"
 #include "jobs.hpp"
 #include "recipes.hpp"
@@ -132,12 +133,12 @@ BaseModel base_model(const std::string& name) {
                                  .hint = "a folder as transformers writes it"});
   if (!models::is_timm_config(config))
     return {.name = name, .folder = folder, .type = models::published_model(config, file.string()).type};
-  const std::string architecture = json_value(config, "architecture", "");
-  if (models::catalog().find(architecture) == nullptr)
-    throw Error(ExitCode::usage, {.what = "is timm's " + architecture + ", whose sizes the job has to give",
-                                  .where = file.string(),
-                                  .hint = "write model.type and model.config by hand: gputrain list model"});
-  return {.name = name, .folder = folder, .type = architecture};
+  const std::string type = models::timm_model(config, file.string()).type;
+  if (!type.empty()) return {.name = name, .folder = folder, .type = type};
+  throw Error(ExitCode::usage,
+              {.what = "is timm's " + json_value(config, "architecture", "") + ", which is not among the models here",
+               .where = file.string(),
+               .hint = "gputrain list models"});
 }
 
 JobText text_job(const FoundData& found, const Begin& begin) {

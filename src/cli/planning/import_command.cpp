@@ -11,6 +11,7 @@
 #include "gputrain/config/load.hpp"
 #include "gputrain/core/atomic_file.hpp"
 #include "gputrain/core/error.hpp"
+#include "gputrain/core/numbers.hpp"
 #include "gputrain/job/foreign.hpp"
 #include "gputrain/job/job.hpp"
 #include "gputrain/monitor/console.hpp"
@@ -44,9 +45,8 @@ int import_job_command(const ImportRequest& request) {
     return 0;
   }
   monitor::Console console(monitor::Console::detect(true));
-  console.show("from",
-               job.tool + fmt::format("  {} {} moved", job.moved.size(), job.moved.size() == 1 ? "key" : "keys"));
-  size_t needless = 0;
+  console.show("from", job.tool + "  " + counted(std::ssize(job.moved), "key") + " moved");
+  int64_t needless = 0;
   for (const auto& [theirs, why] : job.told) {
     if (why.starts_with("not needed"))
       ++needless;
@@ -54,7 +54,7 @@ int import_job_command(const ImportRequest& request) {
       console.show("not moved", theirs + "  " + why);
   }
   if (needless > 0)
-    console.show("not needed", fmt::format("{} keys; the end of {} says why", needless, request.output));
+    console.show("not needed", counted(needless, "key") + "; the end of " + request.output + " says why");
   if (!job.unknown.empty()) console.show("unknown", fmt::format("{}", fmt::join(job.unknown, ", ")));
   console.show("job", request.output + "  `gputrain run " + request.output + " --dry-run` checks it");
   return 0;

@@ -17,7 +17,7 @@ std::string label(const std::string& text) {
   return std::string(kLabel - 1 - std::min(kLabel - 1, text.size()), ' ') + text;
 }
 
-/// Returns the value at each of the columns: the newest up to its step.
+/// Returns the value at each of the columns: the newest up to its step; between fewer points than columns, on a line.
 std::vector<double> resampled(const std::vector<std::pair<int64_t, double>>& points, size_t columns) {
   std::vector<double> values;
   const auto first = static_cast<double>(points.front().first), last = static_cast<double>(points.back().first);
@@ -25,7 +25,13 @@ std::vector<double> resampled(const std::vector<std::pair<int64_t, double>>& poi
   for (size_t column = 0; column < columns; ++column) {
     const double until = first + (last - first) * static_cast<double>(column + 1) / static_cast<double>(columns);
     while (next + 1 < points.size() && static_cast<double>(points[next + 1].first) <= until) ++next;
-    values.push_back(points[next].second);
+    double value = points[next].second;
+    if (points.size() < columns && next + 1 < points.size()) {
+      const auto [begin, from] = points[next];
+      const auto [end, to] = points[next + 1];
+      value += (to - from) * (until - static_cast<double>(begin)) / static_cast<double>(end - begin);
+    }
+    values.push_back(value);
   }
   return values;
 }

@@ -1,6 +1,9 @@
 #include "run_state.hpp"
 
 #include <filesystem>
+#include <iterator>
+#include <set>
+#include <utility>
 
 #include "gputrain/core/error.hpp"
 #include "gputrain/core/json.hpp"
@@ -23,14 +26,34 @@ net::Response answer_of(const std::string& run) {
   return net::ask(run.substr(0, colon), port, kState);
 }
 
+/// Throws Error(usage) that names runs in a folder which is none itself.
+[[noreturn]] void refuse_other_folder(const std::string& folder) {
+  constexpr size_t kMostShown = 8;
+  std::set<std::string> runs;
+  for (const auto& entry : std::filesystem::directory_iterator(folder))
+    if (exists(RunFolder{entry.path()}.resolved())) runs.insert(entry.path().filename().string());
+  std::string hint = runs.empty() ? "" : "there are ";
+  for (const std::string& run : runs) {
+    if (&run != &*runs.begin()) hint += ", ";
+    if (runs.size() > kMostShown && run == *std::next(runs.begin(), kMostShown)) {
+      hint += "...";
+      break;
+    }
+    hint += run;
+  }
+  throw Error(ExitCode::usage,
+              {.what = "this is no run folder: it has no job.resolved.yaml", .where = folder, .hint = std::move(hint)});
+}
+
 }  // namespace
 
 nlohmann::json state_of_any(const std::string& run) {
   const RunFolder folder{run};
-  if (!exists(folder.resolved())) return state_of(run);
+  if (!exists(folder.resolved()) && !std::filesystem::is_directory(run)) return state_of(run);
   try {
     return state_of(run);
   } catch (const Error&) {
+    if (!exists(folder.resolved())) refuse_other_folder(run);
     const auto end = monitor::newest_end(folder.summary());
     monitor::Board board;
     board.begin({.run_id = end.value("run_id", ""), .name = folder.path.filename().string(), .folder = run});

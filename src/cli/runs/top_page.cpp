@@ -63,6 +63,7 @@ class Page {
     Lines lines{coloured(cut(state_.value("name", "") + "  " + state_.value("run_id", "")), "1") + "  " +
                     coloured(state_.value("state", ""), state_.value("state", "") == "training" ? "32" : "33"),
                 progress_line(), cut(step_text()), cut(speed_text())};
+    if (state_.contains("has_ended")) std::erase(lines, "-");
     if (const std::string evaluated = evaluated_text(); !evaluated.empty()) lines.push_back(cut(evaluated));
     for (const auto& alert : state_["alerts"])
       lines.push_back(coloured(cut("alert " + alert.get<std::string>()), "31"));

@@ -10,6 +10,7 @@
 #include "gputrain/core/error.hpp"
 #include "gputrain/device/working_copy.hpp"
 #include "gputrain/export/export.hpp"
+#include "gputrain/models/image_layouts.hpp"
 #include "gputrain/models/packed_layers.hpp"
 #include "gputrain/monitor/console.hpp"
 #include "gputrain/monitor/format.hpp"
@@ -110,6 +111,17 @@ void merge(const ExportRequest& request, const std::optional<QuantizeSpec>& quan
   models::merge_adapter(*built.model);
 }
 
+/// Lists the formats that a model can be written in.
+std::string formats_of(const trained::Source& source) {
+  std::string formats = "--format onnx";
+  if (source.reads_texts()) formats += ", hf";
+  if (source.continues_texts()) formats += ", gguf";
+  if (source.signature.gives == Target::pairs) formats += ", sentence-transformers";
+  if (source.signature.layout.is_image()) formats += "; of a ViT or ConvNeXt also timm and torchvision";
+  if (source.job.spec().model.adapter) formats += "; adapter";
+  return formats;
+}
+
 /// Throws Error(usage) for a model that the format does not support.
 void check_format(const ExportRequest& request, const trained::Source& source) {
   const auto refuse = [&](const std::string& what, const std::string& hint) {
@@ -170,6 +182,32 @@ void export_as_onnx(const ExportRequest& request, monitor::Console& console) {
   export_onnx(*model, request.out);
 }
 
+bool is_layout(const std::string& format) { return format == "timm" || format == "torchvision"; }
+
+void export_images(const ExportRequest& request, monitor::Console& console) {
+  Found found = find_model(request);
+  if (!found.source.signature.layout.is_image())
+    throw Error(ExitCode::usage, {.what = request.format + " is for models of images, and this one reads none",
+                                  .where = request.folder,
+                                  .hint = formats_of(found.source)});
+  if (!request.dtype.empty() && request.dtype != "f32")
+    throw Error(ExitCode::usage,
+                {.what = "weights of images are written in fp32", .where = "--dtype", .hint = "leave it out, or f32"});
+  const auto model = trained::open(std::move(found.source), trained::Spelling::not_needed);
+  check_merge(request, model->built);
+  merge(request, found.quantized, model->built, console);
+  models::Model& built = *model->built.model;
+  const std::vector<std::string> layouts = models::layouts_of(built);
+  if (std::ranges::find(layouts, request.format) == layouts.end())
+    throw Error(ExitCode::usage, {.what = layouts.empty() ? "weights of this architecture have one set of names"
+                                                          : "torchvision has no ViT like this",
+                                  .where = "--format " + request.format,
+                                  .hint = layouts.empty() ? "model.safetensors of the run" : "--format timm"});
+  models::set_layout(built, request.format);
+  fs::create_directories(request.out);
+  write_weights(built, named_weights(built), *model->datasets.train, {request.out});
+}
+
 uint64_t size_of(const fs::path& path) {
   if (!fs::is_directory(path)) return fs::file_size(path);
   uint64_t bytes = 0;
@@ -198,6 +236,9 @@ class Written {
 }  // namespace
 
 int export_model_command(const ExportRequest& request) {
+  if (request.format.empty())
+    throw Error(ExitCode::usage,
+                {.what = "the format is not given", .where = "--format", .hint = formats_of(find_with(request, {}))});
   refuse_to_overwrite(request.folder, request.out);
   monitor::Console console(monitor::Console::detect(true));
   std::optional<Activity> activity(std::in_place, "export", "writing " + request.out);
@@ -210,6 +251,8 @@ int export_model_command(const ExportRequest& request) {
     export_adapter(request);
   } else if (request.format == "onnx") {
     export_as_onnx(request, console);
+  } else if (is_layout(request.format)) {
+    export_images(request, console);
   } else {
     export_texts(request, console);
   }

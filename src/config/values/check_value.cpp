@@ -82,6 +82,15 @@ std::string group_hint(const Schema& schema, const std::string& dotted, const No
   return names.size() > kMostKeys ? "" : "keys in it: " + either(names);
 }
 
+/// Returns whether a number stands for a group whose first key takes numbers: `random_erasing: 0.25`.
+bool is_number_for_first(const Schema& schema, const Node& node) {
+  const Plain found = classify(node.text);
+  const bool is_number = found == Plain::integer || found == Plain::number;
+  if (node.kind != Node::Kind::scalar || node.quoted || !is_number || schema.keys().empty()) return false;
+  const Kind first = schema.keys().front().type().kind;
+  return first == Kind::number || first == Kind::integer;
+}
+
 /// Returns, for `include: src` and `betas: 0.9`, the value in brackets, if it is a whole list then, or the form of one.
 std::string list_hint(const Key& key, const Node& node, bool fits) {
   if (node.kind != Node::Kind::scalar) return {};
@@ -130,7 +139,17 @@ void Checker::read_value(const Slot& slot, const ValueType& type, const Node& no
       }
       return read_value(slot, *type.inner, node, type.part_to_fill(target, {}));
     case Kind::group:
-      if (node.kind != Node::Kind::map) return wrong_type(slot, node, group_hint(type.schema(), slot.dotted, node));
+      if (node.kind != Node::Kind::map) {
+        Problems of_first;
+        Checker part(schema_, job_, {.environment = reading_.environment, .advises = false}, of_first);
+        const bool is_number = is_number_for_first(type.schema(), node);
+        if (is_number) part.try_out(type.schema(), type.schema().keys().front(), node, slot.dotted);
+        return wrong_type(
+            slot, node,
+            is_number && of_first.count() == 0
+                ? "write `" + line_of(node, "{" + type.schema().keys().front().name() + ": ") + node.text + "}`"
+                : group_hint(type.schema(), slot.dotted, node));
+      }
       return read_group(type.schema(),
                         {&node, slot.dotted, node.key_location.source ? node.key_location : node.location}, target);
     case Kind::list:

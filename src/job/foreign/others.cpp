@@ -18,6 +18,8 @@ const Table& other_rows() {
            "leave it out: the learning rate decays until training ends; lr_scheduler.type: constant does not decay"),
       told({"eval_iters", "limit_val_batches"},
            "leave it out: all of data.val is evaluated, or the first eval.max_tokens of it"),
+      told({"early_stopping"},
+           "write `eval: {early_stopping: {patience: 3}}`: training ends after as many evaluations without a gain"),
       told({"load_best_model_at_end"},
            "leave it out: the best checkpoint is kept beside the newest (checkpoint.keep_best); `gputrain eval` and "
            "model.pretrained take it by its path")};
@@ -27,6 +29,9 @@ const Table& other_rows() {
 const Table& other_top_rows() {
   static const Table kRows{
       told({"training"}, "did you mean 'train'?"),
+      told({"trainer"},
+           "Lightning's Trainer is no group here: accelerator is `device`, precision `precision`, max_epochs and "
+           "max_steps stand under `train:`, and `gputrain launch --nproc-per-node` gives the devices"),
       told({"strategy", "backend", "distributed_backend"},
            "leave it out: ranks connect by themselves (`gputrain launch`); parallel.shard says what "
            "they shard")};

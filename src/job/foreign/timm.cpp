@@ -15,27 +15,6 @@ namespace {
 using config::Node;
 namespace fs = std::filesystem;
 
-const Words kTimmModels{{"resnet18", "resnet18"},
-                        {"resnet34", "resnet34"},
-                        {"resnet50", "resnet50"},
-                        {"resnet101", "resnet101"},
-                        {"resnet152", "resnet152"},
-                        {"vit_tiny_patch16_224", "vit_ti_16"},
-                        {"vit_small_patch16_224", "vit_s_16"},
-                        {"vit_base_patch16_224", "vit_b_16"},
-                        {"deit_tiny_patch16_224", "vit_ti_16"},
-                        {"deit_small_patch16_224", "vit_s_16"},
-                        {"deit_base_patch16_224", "vit_b_16"},
-                        {"convnext_tiny", "convnext_tiny"},
-                        {"convnext_small", "convnext_small"},
-                        {"convnext_base", "convnext_base"},
-                        {"convnext_large", "convnext_large"},
-                        {"tf_efficientnetv2_s", "efficientnet_v2_s"},
-                        {"tf_efficientnetv2_m", "efficientnet_v2_m"},
-                        {"tf_efficientnetv2_l", "efficientnet_v2_l"},
-                        {"mobilenetv3_large_100", "mobilenet_v3_large"},
-                        {"mobilenetv3_small_100", "mobilenet_v3_small"}};
-
 const Words kTimmOptimizers{{"sgd", "sgd"},
                             {"nesterov", "sgd"},
                             {"momentum", "sgd"},
@@ -50,8 +29,8 @@ const Words kTimmOptimizers{{"sgd", "sgd"},
                             {"fusedsgd", "sgd"},
                             {"fusedlamb", "lamb"}};
 
-void move_drop(Moving& job, const std::string&, const Node& value) {
-  if (!is_off(value)) job.set("model.config.dropout", value.text);
+void move_log_interval(Moving& job, const std::string& dotted, const Node&) {
+  job.set("log.interval", fmt::format("{:g}", std::max(1.0, job.number(dotted, 50))));
 }
 
 void move_tta(Moving& job, const std::string& dotted, const Node&) {
@@ -126,7 +105,13 @@ Table timm_table() {
                   "std",
                   "model_ema",
                   "model_ema_decay",
-                  "sched_on_updates"}),
+                  "sched_on_updates",
+                  "model_kwargs",
+                  "model_kwargs.*",
+                  "pretrained_path",
+                  "drop",
+                  "gp",
+                  "output"}),
       to({"validation_batch_size"}, "eval.batch_size"),
       flag({"grad_checkpointing"}, "train.activation_checkpointing", "block"),
       flag({"channels_last"}, "train.channels_last", "true"),
@@ -134,9 +119,8 @@ Table timm_table() {
       words({"clip_mode"}, "", {{"norm", ""}}, "gradients are clipped by their norm"),
       to({"layer_decay"}, "optimizer.layer_decay"),
       to({"drop_path"}, "model.config.drop_path"),
-      by({"drop"}, move_drop),
-      told({"drop_connect", "drop_block", "bn_momentum", "bn_eps", "split_bn", "gp", "in_chans", "model_kwargs",
-            "head_init_scale", "head_init_bias", "torchcompile_mode"},
+      told({"drop_connect", "drop_block", "bn_momentum", "bn_eps", "split_bn", "in_chans", "head_init_scale",
+            "head_init_bias", "torchcompile_mode"},
            "no such option of a model here: `gputrain describe model NAME`"),
       to({"mixup"}, "data.image.augment.mix.mixup"),
       to({"cutmix"}, "data.image.augment.mix.cutmix"),
@@ -154,7 +138,9 @@ Table timm_table() {
       told({"bce_pos_weight"}, "task.config.class_weights weighs classes"),
       flag({"sync_bn"}, "parallel.sync_bn", "true"),
       told({"dist_bn"}, "not needed: running statistics are rank 0's, or of all ranks with parallel.sync_bn"),
-      told({"model_ema_force_cpu", "model_ema_warmup"}, "not needed: train.ema.warmup"),
+      told({"model_ema_force_cpu"}, "not needed: the average lies beside the weights"),
+      told({"model_ema_warmup"},
+           "train.ema.warmup keeps at most (1 + step) / (10 + step), timm's 1 - (1 + step)^(-2/3)"),
       to({"seed"}, "seed"),
       told({"worker_seeding",
             "use_multi_epochs_loader",
@@ -179,7 +165,6 @@ Table timm_table() {
             "start_epoch",
             "no_resume_opt",
             "safetensors",
-            "log_interval",
             "recovery_interval",
             "save_images",
             "no_ddp_bb",
@@ -195,8 +180,8 @@ Table timm_table() {
            "no such option here: `gputrain describe lr_scheduler cosine`"),
       to({"workers"}, "data.num_workers"),
       to({"checkpoint_hist"}, "checkpoint.keep_last"),
-      to({"output"}, "output_dir"),
       to({"experiment"}, "name"),
+      by({"log_interval"}, move_log_interval),
       words({"eval_metric"}, "checkpoint.metric", {{"top1", "top1"}, {"top5", "top5"}, {"loss", "loss"}},
             "the task's own metric decides which checkpoint is best"),
       by({"tta"}, move_tta),
@@ -208,29 +193,6 @@ Table timm_table() {
       told({"naflex_*", "naflex", "kd_*", "nproc_per_node", "nnodes", "master_port", "master_addr"},
            "`gputrain launch` starts the ranks"),
   };
-}
-
-void finish_model(Moving& job) {
-  std::string name = job.has("model") ? job.text("model") : "resnet50";
-  const std::string whole = name;
-  name = name.substr(0, name.find('.'));
-  const auto found = std::ranges::find(kTimmModels, std::string_view(name), &Words::value_type::first);
-  if (found == kTimmModels.end())
-    throw Error(ExitCode::usage, {.what = "gputrain has no model '" + whole + "'",
-                                  .where = "model",
-                                  .hint = "`gputrain list models` shows those it has; timm's vit, resnet, convnext, "
-                                          "tf_efficientnetv2 and mobilenetv3 are among them"});
-  job.set("model.type", std::string(found->second), job.has("model") ? "" : kTimm);
-  if (job.has("initial_checkpoint")) {
-    job.set_text("model.pretrained", job.text("initial_checkpoint"));
-  } else if (job.is_on("pretrained")) {
-    if (whole == name)
-      job.tell("pretrained", "name the weights: model.pretrained: timm/" + name + ".TAG, as on the Hub");
-    else {
-      job.set_text("model.pretrained", "timm/" + whole);
-      job.remark("`gputrain fetch timm/" + whole + "` brings the weights here.");
-    }
-  }
 }
 
 void finish_data(Moving& job) {
@@ -293,7 +255,7 @@ const Table& timm_rows() {
 }
 
 void finish_timm(Moving& job) {
-  finish_model(job);
+  finish_timm_model(job);
   finish_data(job);
   finish_timm_images(job);
   finish_rule(job);
@@ -311,6 +273,7 @@ void finish_timm(Moving& job) {
   if (job.is_on("amp")) job.set("precision", job.text("amp_dtype") == "bfloat16" ? "bf16" : "fp16");
   if (job.is_on("model_ema"))
     job.set("train.ema.decay", job.has("model_ema_decay") ? job.text("model_ema_decay") : "0.9998");
+  if (job.is_on("model_ema") && !job.is_on("model_ema_warmup")) job.set("train.ema.warmup", "false");
   job.otherwise("eval.interval", "1ep", "");
   job.otherwise("seed", "42", kTimm);
 }

@@ -162,6 +162,9 @@ class Convnext final : public Model {
     return head_->forward(norm_->forward(ops::global_average_pool(x)));
   }
 
+  bool is_for_timm() const noexcept { return is_for_timm_; }
+  void write_for_timm(bool is_so) noexcept { is_for_timm_ = is_so; }
+
   std::vector<Unit> units() override {
     std::vector<Unit> units{{"stem", {stem_}}};
     for (size_t i = 0; i < stages_.size(); ++i) {
@@ -211,6 +214,7 @@ class Convnext final : public Model {
     stages_.push_back(std::move(stage));
   }
 
+  bool is_for_timm_ = false;
   ConvnextPatches* stem_;
   std::vector<Stage> stages_;
   nn::Norm* norm_;
@@ -221,7 +225,9 @@ class Convnext final : public Model {
 
 template <class Spec>
 void describe_convnext(config::Description<Spec>& d) {
-  d.summary("ConvNeXt (Liu et al., arXiv:2201.03545). Parameters have torchvision's names.");
+  d.summary(
+      "ConvNeXt (Liu et al., arXiv:2201.03545). Parameters have torchvision's names; weights are "
+      "written under those of model.pretrained.");
   d.key("blocks", &ConvnextSpec::blocks, "blocks of each stage").range(1, kMostLayers).aliases({"depths"});
   d.key("channels", &ConvnextSpec::channels, "channels of each stage").range(1, kMostChannels).aliases({"dims"});
   d.key("drop_path", &ConvnextSpec::drop_path,
@@ -273,5 +279,9 @@ const config::Registered<Convnext, ConvnextSpecOf<kConvnextLarge>> registered_co
 }  // namespace
 
 bool is_convnext(const Model& model) { return dynamic_cast<const Convnext*>(&model) != nullptr; }
+
+bool is_written_for_timm(const Model& convnext) { return dynamic_cast<const Convnext&>(convnext).is_for_timm(); }
+
+void write_for_timm(Model& convnext, bool is_so) { dynamic_cast<Convnext&>(convnext).write_for_timm(is_so); }
 
 }  // namespace gputrain::models

@@ -181,7 +181,8 @@ void describe_vit(config::Description<Spec>& d) {
       .aliases({"stochastic_depth", "drop_path_rate"});
   d.key("norm_eps", &VitSpec::norm_eps, "added to the variance in normalisations").above(0);
   d.key("layout", &VitSpec::layout,
-        "whose names the written weights have; those of both are read. null: torchvision, if it has such a model")
+        "whose names the written weights have; those of both are read. null: those of model.pretrained, else "
+        "torchvision's with pooling: token and qkv_bias: true")
       .choices({"torchvision", "timm"});
   d.key("num_classes", &VitSpec::num_classes, "classes; null: the data's").range(1, kMostRows);
   d.check([](const Spec& spec, config::SpecIssues& issues) {

@@ -77,7 +77,11 @@ class Vit : public Model {
   };
   const Grid& grid() const noexcept { return grid_; }
   int64_t patch_size() const noexcept { return spec_.patch_size; }
+  /// Library under whose names the weights are written. A job may leave it to the file that the model begins with.
   VitLayout layout() const noexcept { return layout_; }
+  void set_layout(VitLayout layout) noexcept { layout_ = layout; }
+  bool says_layout() const noexcept { return spec_.layout.has_value(); }
+  bool fits_torchvision() const noexcept { return spec_.fits_torchvision(); }
 
  private:
   at::Tensor pooled(const at::Tensor& x) const;

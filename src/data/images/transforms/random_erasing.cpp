@@ -25,12 +25,18 @@ struct Erasing {
 
   static void describe(config::Description<Erasing>& d) {
     d.summary("rectangles of training images are erased, after all other changes");
-    d.key("probability", &Erasing::probability, "probability that an image loses something").range(0, 1);
+    d.key("probability", &Erasing::probability, "probability that an image loses something")
+        .range(0, 1)
+        .aliases({"reprob"});
     d.key("mode", &Erasing::mode,
           "what appears there: const (the mean colour), rand (a random colour) or pixel (a random colour for each "
           "pixel)")
-        .choices({"const", "rand", "pixel"});
-    d.key("count", &Erasing::count, "the most rectangles; they share the area").range(1, 100).unit("rectangles");
+        .choices({"const", "rand", "pixel"})
+        .aliases({"remode"});
+    d.key("count", &Erasing::count, "the most rectangles; they share the area")
+        .range(1, 100)
+        .unit("rectangles")
+        .aliases({"recount"});
     d.key("area", &Erasing::area, "smallest and largest fraction of the image that is erased").elements(2).range(0, 1);
     d.key("aspect", &Erasing::aspect, "smallest and largest height of a rectangle, as a multiple of its width")
         .elements(2)

@@ -24,10 +24,14 @@ constexpr std::array<Names, 5> kConvnextBlockNames{{{"gamma", "layer_scale"},
                                                     {"mlp.fc1.", "block.3."},
                                                     {"mlp.fc2.", "block.5."}}};
 
+enum class Into { torchvision, timm };
+
 template <class Table>
-std::string renamed(std::string_view name, const Table& table) {
-  for (const auto& [theirs, ours] : table)
-    if (name.starts_with(theirs)) return std::string(ours) + std::string(name.substr(theirs.size()));
+std::string renamed(std::string_view name, const Table& table, Into into) {
+  for (const auto& [timm, torchvision] : table) {
+    const std::string_view from = into == Into::timm ? torchvision : timm, to = into == Into::timm ? timm : torchvision;
+    if (name.starts_with(from)) return std::string(to) + std::string(name.substr(from.size()));
+  }
   return std::string(name);
 }
 
@@ -62,14 +66,25 @@ class ConvnextFamily final : public PublishedFamily {
   std::string parameter_of(const Model&, const std::string& file_name) const override {
     std::string_view rest = file_name;
     const auto stage = take_number(rest, "stages.");
-    if (!stage) return renamed(rest, kConvnextNames);
+    if (!stage) return renamed(rest, kConvnextNames, Into::torchvision);
     constexpr std::string_view kBetween = "downsample.";
     if (rest.starts_with(kBetween))
       return "features." + std::to_string(2 * *stage) + "." + std::string(rest.substr(kBetween.size()));
     const auto block = take_number(rest, "blocks.");
     if (!block) return file_name;
     return "features." + std::to_string(2 * *stage + 1) + "." + std::to_string(*block) + "." +
-           renamed(rest, kConvnextBlockNames);
+           renamed(rest, kConvnextBlockNames, Into::torchvision);
+  }
+
+  std::string file_name_of(const Model& model, const std::string& parameter) const override {
+    if (!is_written_for_timm(model)) return parameter;
+    std::string_view rest = parameter;
+    const auto part = take_number(rest, "features.");
+    if (!part || *part == 0) return renamed(parameter, kConvnextNames, Into::timm);
+    const std::string stage = "stages." + std::to_string(*part / 2) + ".";
+    if (*part % 2 == 0) return stage + "downsample." + std::string(rest);
+    const auto block = take_number(rest, "");
+    return stage + "blocks." + std::to_string(*block) + "." + renamed(rest, kConvnextBlockNames, Into::timm);
   }
 
   at::Tensor fitted(const Model&, const FileTensor& theirs) const override {
