@@ -97,7 +97,8 @@ void remove_checkpoint(const fs::path& folder) {
   });
 }
 
-/// Returns the best of these first, one of each step, by the metric of the newest one that has a score.
+/// Returns the best of these first, one of each step, by the metric of the newest one that has a score; of equals, the
+/// earlier one, as in the results of a run.
 std::vector<const Listed*> best_of(const std::vector<Listed>& newest_first, const Retention& retention) {
   std::vector<const Listed*> scored;
   for (const Listed& listed : newest_first) {
@@ -107,9 +108,9 @@ std::vector<const Listed*> best_of(const std::vector<Listed>& newest_first, cons
   }
   const auto is_better = [&](const Listed* a, const Listed* b) {
     const double first = a->score->value, second = b->score->value;
-    return retention.smaller_is_better ? first < second : first > second;
+    return first == second ? a->step < b->step : retention.smaller_is_better ? first < second : first > second;
   };
-  std::stable_sort(scored.begin(), scored.end(), is_better);  // the newer one of equals comes first
+  std::stable_sort(scored.begin(), scored.end(), is_better);
   return scored;
 }
 

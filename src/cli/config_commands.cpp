@@ -49,7 +49,7 @@ std::string describe_anything(const std::string& name) {
     kinds += ", " + catalog->kind();
   }
   if (text.empty()) text = config::describe_name(job_schema(), name, width());
-  if (text.empty()) text = describe_foreign(name);
+  if (text.empty()) text = describe_foreign(name, width());
   if (!text.empty()) return text;
   const std::string near = config::did_you_mean(name, known);
   throw Error(ExitCode::usage,

@@ -276,6 +276,14 @@ const CatalogEntry* Checker::pick(const Schema::ChoiceKey& choice, const Key& ke
       return nullptr;
     }
   }
+  if (name->kind == Node::Kind::scalar) {
+    const std::string ours = unknown_keys_.our_word(dotted, *name);
+    if (const CatalogEntry* entry = choice.catalog->find(ours)) {
+      problems_.add(name->location, dotted + ": no " + choice.catalog->kind() + " is named " + shown(name->text),
+                    "write `" + ours + "`");
+      return entry;
+    }
+  }
   const std::vector<std::string> names = choice.catalog->names();
   const std::string meant = architecture_of(name->text);
   std::string hint = name->kind == Node::Kind::scalar ? did_you_mean(meant, names) : "";

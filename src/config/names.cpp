@@ -72,15 +72,12 @@ std::string did_you_mean(std::string_view name, const std::vector<std::string>& 
 
 std::string ours_for(std::string_view theirs, const std::vector<std::string>& allowed) {
   static const std::multimap<std::string, std::string, std::less<>> kWords{
-      {"bfloat16", "bf16"}, {"bf16-mixed", "bf16"},   {"bf16-true", "bf16"},    {"float16", "fp16"},
-      {"16", "fp16"},       {"16-mixed", "fp16"},     {"half", "fp16"},         {"float32", "fp32"},
-      {"32", "fp32"},       {"32-true", "fp32"},      {"float", "fp32"},        {"no", "fp32"},
-      {"float64", "fp64"},  {"64", "fp64"},           {"double", "fp64"},       {"gpu", "cuda"},
-      {"full", "block"},    {"offload", "block"},     {"unsloth", "block"},     {"true", "bf16"},
-      {"true", "block"},    {"true", "drop"},         {"false", "fp32"},        {"false", "none"},
-      {"false", "pad"},     {"rope", "rotary"},       {"rms", "rmsnorm"},       {"gelu_new", "gelu_tanh"},
-      {"val_loss", "loss"}, {"eval_loss", "loss"},    {"accuracy", "top1"},     {"acc", "top1"},
-      {"val_acc", "top1"},  {"val_accuracy", "top1"}, {"eval_accuracy", "top1"}};
+      {"bfloat16", "bf16"}, {"bf16-mixed", "bf16"}, {"bf16-true", "bf16"},    {"float16", "fp16"},  {"16", "fp16"},
+      {"16-mixed", "fp16"}, {"half", "fp16"},       {"float32", "fp32"},      {"32", "fp32"},       {"32-true", "fp32"},
+      {"float", "fp32"},    {"no", "fp32"},         {"float64", "fp64"},      {"64", "fp64"},       {"double", "fp64"},
+      {"gpu", "cuda"},      {"full", "block"},      {"offload", "block"},     {"unsloth", "block"}, {"true", "bf16"},
+      {"true", "block"},    {"true", "drop"},       {"false", "fp32"},        {"false", "none"},    {"false", "pad"},
+      {"rope", "rotary"},   {"rms", "rmsnorm"},     {"gelu_new", "gelu_tanh"}};
   const auto [first, last] = kWords.equal_range(lower_case(theirs));
   const auto found = std::find_if(first, last, [&](const auto& one) {
     return std::find(allowed.begin(), allowed.end(), one.second) != allowed.end();

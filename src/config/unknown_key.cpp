@@ -111,6 +111,12 @@ void UnknownKeys::note(const Node& part, const std::string& group, const std::ve
   problems.add(part.key_location, std::move(advice->what), std::move(advice->hint));
 }
 
+std::string UnknownKeys::our_word(const std::string& dotted, const Node& theirs) const {
+  const auto instead = root_.foreign() ? root_.foreign()(dotted, theirs) : std::nullopt;
+  const bool is_word = instead && instead->settings.size() == 1 && instead->settings.front().first == dotted;
+  return is_word ? instead->settings.front().second : "";
+}
+
 bool UnknownKeys::is_renamed(const Node& part, const std::string& group) {
   const std::vector<KeyIndex::Renamed> found = index().renamed(group, part.key);
   return std::any_of(found.begin(), found.end(), [&](const KeyIndex::Renamed& renamed) {
@@ -142,6 +148,7 @@ std::optional<UnknownKeys::Advice> UnknownKeys::renamed(const Question& question
   if (const std::string ours = ours_for(value, best->known->key->allowed()); !ours.empty()) value = ours;
   if (value.empty()) return Advice{theirs + " needs no line here", "leave it out"};
   const Target target = target_of(*best->known, question.part);
+  if (const std::string ours = our_word(join(target.group, target.name), question.part); !ours.empty()) value = ours;
   const std::string ours = in_backticks(join(target.group, target.name) + ": " + printable(value));
   Advice advice{theirs + " is " + ours + " here", {}};
   const auto& source = question.part.key_location.source;
@@ -256,6 +263,8 @@ std::optional<UnknownKeys::Proposal> UnknownKeys::proposed(const Question& quest
   if (const std::string ours = ours_for(to_flow(proposal.value), best->known->key->allowed()); !ours.empty())
     proposal.value = {.kind = Node::Kind::scalar, .text = ours};
   const Target target = target_of(*best->known, question.part);
+  if (const std::string ours = our_word(join(target.group, target.name), question.part); !ours.empty())
+    proposal.value = {.kind = Node::Kind::scalar, .text = ours};
   for (const KnownKey& known : index().all()) {
     const bool is_it = known.group == target.group && known.key->name() == target.name;
     if (is_it && (is_picked(known) || proposal.known->key->name() != target.name)) proposal.known = &known;

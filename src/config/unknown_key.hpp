@@ -28,6 +28,10 @@ class UnknownKeys {
   void note(const Node& part, const std::string& group, const std::vector<std::string>& siblings,
             const std::vector<Picked>& picked, Problems& problems);
 
+  /// Returns the value of a key of ours for another tool's word, by what the root says of other tools: "adamw" for
+  /// `optimizer.type: adamw_torch`. Empty: there is none.
+  std::string our_word(const std::string& dotted, const Node& theirs) const;
+
   /// Returns whether `part` is another tool's name for a key of `group` itself, not for an option of an entry.
   bool is_renamed(const Node& part, const std::string& group);
 

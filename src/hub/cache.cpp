@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <cstdlib>
 #include <fstream>
+#include <vector>
 
+#include "gputrain/config/names.hpp"
 #include "gputrain/core/error.hpp"
 
 namespace gputrain::hub {
@@ -63,6 +65,19 @@ fs::path missing_in(const fs::path& cache, const ModelName& model) {
   const fs::path folder = model_folder(cache, model);
   const std::string commit = commit_of(folder, model.revision);
   return commit.empty() ? folder / "refs" / model.revision : folder / "snapshots" / commit;
+}
+
+/// Returns what to try for a name that is in no cache. One in a folder that is here is a path of this machine.
+std::string hint_for_missing(const std::string& name_or_path) {
+  const fs::path path = name_or_path, folder = path.parent_path();
+  std::error_code ignored;
+  if (folder.empty() || !fs::is_directory(folder, ignored))
+    return "gputrain fetch " + name_or_path + "; a plan needs no weights: --no-weights";
+  std::vector<std::string> here;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder, ignored))
+    here.push_back((folder / entry.path().filename()).string());
+  const std::string near = config::did_you_mean(name_or_path, here);
+  return near.empty() ? "`ls " + folder.string() + "` shows what is there" : near;
 }
 
 std::optional<ModelName> name_of_model_not_here(const std::string& text) {
@@ -126,7 +141,7 @@ fs::path pretrained_path(const std::string& name_or_path) {
                                        "no " +
                                        missing_in(cache_folder(), *model).string(),
                                .where = name_or_path,
-                               .hint = "gputrain fetch " + name_or_path + "; a plan needs no weights: --no-weights"});
+                               .hint = hint_for_missing(name_or_path)});
 }
 
 fs::path pretrained_path_or_name(const std::string& name_or_path) {

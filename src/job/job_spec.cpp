@@ -1,5 +1,6 @@
 #include "gputrain/job/job_spec.hpp"
 
+#include "foreign/moving.hpp"
 #include "gputrain/config/names.hpp"
 #include "gputrain/core/lower_case.hpp"
 #include "gputrain/device/gpu_allocator.hpp"
@@ -19,13 +20,22 @@ void check_allocator(const JobSpec& spec, config::SpecIssues& issues) {
     issues.add("alloc_conf", problem);
 }
 
-/// Checks that the metric exists. After the data is open, another check tells whether this job has it.
+/// Checks that what `gputrain import` could not know was filled in.
+void check_filled_in(const JobSpec& spec, config::SpecIssues& issues) {
+  const auto& name = spec.model.pretrained;
+  if (name && name->starts_with('<') && name->ends_with('>'))
+    issues.add("model.pretrained", "fill in a name for " + *name, "the folder of a model, or its name on the Hub");
+}
+
+/// Checks that the metric exists. Other checks tell whether this job has it.
 void check_metric(const JobSpec& spec, config::SpecIssues& issues) {
   const auto& name = spec.checkpoint.metric.value;
   if (!name || tasks::find_metric(*name) != nullptr) return;
   std::vector<std::string> names;
   for (const auto& metric : tasks::catalog().metrics()) names.push_back(metric.name);
-  const std::string ours = config::ours_for(*name, names), near = config::did_you_mean(*name, names);
+  std::string ours = foreign::our_word("checkpoint.metric", *name);
+  if (ours == "accuracy" && !models::catalog().reads(spec.model.architecture).reads_tokens()) ours = "top1";
+  const std::string near = config::did_you_mean(*name, names);
   std::string all;
   for (const auto& each : names) all += (all.empty() ? "" : ", ") + each;
   issues.add("checkpoint.metric", "no task measures '" + *name + "'",
@@ -117,6 +127,7 @@ void JobSpec::describe(config::Description<JobSpec>& d) {
     check_job_start(spec, issues);
     check_allocator(spec, issues);
     check_metric(spec, issues);
+    check_filled_in(spec, issues);
   });
 }
 

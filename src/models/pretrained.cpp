@@ -155,7 +155,8 @@ std::vector<std::string> settings_of(const PublishedModel& published, const conf
     const std::string& mine = values[dotted];
     if (is_said(dotted) && same_value(mine, value)) return;
     if (is_said(dotted)) {
-      std::string hint = "remove it: the pretrained folder's config.json sets it";
+      std::string hint = dotted == key + ".type" ? "write `type: " + value + "`"
+                                                 : "remove it: the pretrained folder's config.json sets it";
       if (dotted == key + ".config.block_size") hint += "; data.text.max_length: " + mine + " gives shorter samples";
       const auto error =
           job.error(dotted, "is " + mine + " here and " + value + " in the pretrained model", std::move(hint));

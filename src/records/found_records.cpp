@@ -5,6 +5,7 @@
 #include <cmath>
 #include <functional>
 #include <initializer_list>
+#include <map>
 #include <set>
 #include <utility>
 #include <vector>
@@ -27,22 +28,25 @@ using Kind = FoundRecords::Kind;
 using ColumnList = std::initializer_list<const char*>;
 
 constexpr size_t kMostLookedAt = 200, kLongestQuestion = 200;
+constexpr double kMostBad = 0.05;  // fraction of preferences without a difference, such as UltraFeedback has
 
 constexpr ColumnList kMessageColumns{"messages", "conversations", "conversation", "dialogue", "dialog", "chat"},
-    kPromptColumns{"prompt", "question", "query", "input"},
-    kCompletionColumns{"completion", "answer", "response", "output"},
+    kPromptColumns{"prompt", "question", "query", "input"}, kSearchColumns{"anchor", "query", "question", "sentence1"},
+    kFoundColumns{"positive", "document", "passage", "sentence2"}, kAnswerColumns{"answer", "response", "context"},
+    kNegativeColumns{"negative", "hard_negative"}, kCompletionColumns{"completion", "answer", "response", "output"},
     kTextColumns{"text", "sentence", "review", "content", "document", "body", "comment", "title"},
     kLabelColumns{"label", "labels", "class", "category", "target", "sentiment",
                   "topic", "intent", "score", "rating",   "stars"},
     kWordColumns{"tokens", "words"}, kTagColumns{"tags", "ner_tags", "pos_tags", "labels"};
-constexpr ColumnList kOtherColumns{"chosen",    "rejected",  "anchor",      "positive", "negative", "sentence1",
-                                   "sentence2", "text_pair", "instruction", "context",  "history",  "system"};
+constexpr ColumnList kOtherColumns{"chosen", "rejected", "text_pair", "instruction", "history", "system"};
 
-std::vector<Json> first_records(const std::string& path, const RecordFormat& format) {
-  RecordFile file{.path = path, .columns = {}};
-  for (const ColumnList& names : {kMessageColumns, kPromptColumns, kCompletionColumns, kTextColumns, kLabelColumns,
-                                  kWordColumns, kTagColumns, kOtherColumns})
+std::vector<Json> first_records(const std::string& path, const RecordFormat& format, bool are_numbers = false) {
+  RecordFile file{.path = path, .columns = {}, .are_numbers = are_numbers};
+  for (const ColumnList& names :
+       {kMessageColumns, kPromptColumns, kCompletionColumns, kTextColumns, kLabelColumns, kWordColumns, kTagColumns,
+        kSearchColumns, kFoundColumns, kAnswerColumns, kNegativeColumns, kOtherColumns})
     file.columns.insert(file.columns.end(), names.begin(), names.end());
+  if (are_numbers) file.columns = {"0", "1"};
   std::vector<Record> records;
   try {
     int64_t bytes_left = datasets::kMostTextBytes;
@@ -75,13 +79,11 @@ class LookedAt {
   }
   /// Returns whether `read` takes every record.
   bool all(const std::function<void(const Json& record)>& read) const {
-    try {
-      for (const Json& record : records_) read(record);
-      return true;
-    } catch (const Error& error) {
-      if (error.code() != ExitCode::data) throw;
-      return false;
-    }
+    return std::ranges::all_of(records_, [&](const Json& record) { return takes(read, record); });
+  }
+  /// Counts the records that `read` refuses.
+  int64_t count_refused(const std::function<void(const Json& record)>& read) const {
+    return std::ranges::count_if(records_, [&](const Json& record) { return !takes(read, record); });
   }
   bool all_are(const std::string& column, const std::function<bool(const Json& value)>& holds) const {
     return std::ranges::all_of(records_, [&](const Json& record) {
@@ -92,6 +94,16 @@ class LookedAt {
   const std::vector<Json>& records() const { return records_; }
 
  private:
+  static bool takes(const std::function<void(const Json& record)>& read, const Json& record) {
+    try {
+      read(record);
+      return true;
+    } catch (const Error& error) {
+      if (error.code() != ExitCode::data) throw;
+      return false;
+    }
+  }
+
   std::vector<Json> records_;
 };
 
@@ -129,19 +141,32 @@ std::optional<FoundRecords> found_conversations(const LookedAt& records) {
     return FoundRecords{.kind = Kind::conversations,
                         .format = {},
                         .columns = is_usual ? "" : column_setting("messages", column, ""),
+                        .is_chat = true,
                         .question = question_in(messages(records.first()))};
   }
   if (!records.has({"instruction"}) || !records.all([](const Json& record) { chat::messages_of(record); })) return {};
-  return FoundRecords{
-      .kind = Kind::conversations, .format = {}, .question = question_in(chat::messages_of(records.first()))};
+  return FoundRecords{.kind = Kind::conversations,
+                      .format = {},
+                      .is_chat = true,
+                      .question = question_in(chat::messages_of(records.first()))};
 }
 
 std::optional<FoundRecords> found_answers(const LookedAt& records) {
   const data::ColumnNames usual;
-  if (records.has({"chosen", "rejected"}) && records.all([&](const Json& record) { preference_in(record, usual); }))
-    return FoundRecords{.kind = Kind::preferences, .format = {}};
-  if (records.has({"completion", "label"}) && records.all([&](const Json& record) { ratings_in(record, usual); }))
-    return FoundRecords{.kind = Kind::ratings, .format = {}};
+  if (records.has({"chosen", "rejected"})) {
+    bool is_chat = false;
+    const int64_t refused = records.count_refused(
+        [&](const Json& record) { is_chat = preference_in(record, usual).chosen.answer.is_array() || is_chat; });
+    if (static_cast<double>(refused) > kMostBad * static_cast<double>(records.records().size())) return {};
+    return FoundRecords{
+        .kind = Kind::preferences, .format = {}, .is_chat = is_chat, .max_bad_fraction = refused > 0 ? kMostBad : 0};
+  }
+  bool is_chat = false;
+  const auto rate = [&](const Json& record) {
+    is_chat = ratings_in(record, usual).front().dialogue.answer.is_array() || is_chat;
+  };
+  if (records.has({"completion", "label"}) && records.all(rate))
+    return FoundRecords{.kind = Kind::ratings, .format = {}, .is_chat = is_chat};
   return {};
 }
 
@@ -154,6 +179,7 @@ std::optional<FoundRecords> found_completions(const LookedAt& records) {
     return FoundRecords{.kind = Kind::conversations,
                         .format = {},
                         .columns = columns,
+                        .is_chat = true,
                         .question = question_in(chat::usual_messages(records.first()[prompt]))};
   if (!records.all_are(prompt, is_filled_text) || !records.all_are(completion, is_filled_text)) return {};
   return FoundRecords{.kind = Kind::completions, .format = {}, .columns = columns};
@@ -173,11 +199,32 @@ std::optional<FoundRecords> found_tags(const LookedAt& records) {
       .columns = both_settings(column_setting("words", words, "tokens"), column_setting("tags", tags, "tags"))};
 }
 
+/// Returns the setting of a column that an embedder reads; empty: it is a usual one.
+std::string partner_setting(const char* key, const std::string& column, ColumnList usual) {
+  return std::ranges::find(usual, column) != usual.end() ? "" : column_setting(key, column, "");
+}
+
+/// Finds texts that are alike by the columns of sentence-transformers' data sets.
+std::optional<FoundRecords> found_partners(const LookedAt& records, ColumnList firsts, ColumnList seconds) {
+  const std::string first = records.column(firsts), second = records.column(seconds),
+                    negative = records.column(kNegativeColumns);
+  if (first.empty() || second.empty() || records.has({"label"})) return {};
+  if (!records.all_are(first, is_filled_text) || !records.all_are(second, is_filled_text)) return {};
+  const std::string texts = both_settings(partner_setting("text", first, {"anchor", "sentence1"}),
+                                          partner_setting("text_pair", second, {"positive", "sentence2"}));
+  return FoundRecords{
+      .kind = records.has({"score"}) ? Kind::scored_pairs : Kind::pairs,
+      .format = {},
+      .columns = both_settings(texts, negative.empty() ? "" : column_setting("negative", negative, "negative"))};
+}
+
 std::optional<FoundRecords> found_pairs(const LookedAt& records) {
-  if (records.has({"anchor", "positive"})) return FoundRecords{.kind = Kind::pairs, .format = {}};
-  if (!records.has({"sentence1", "sentence2"}) || records.has({"label"})) return {};
-  const bool has_scores = records.has({"score"});
-  return FoundRecords{.kind = has_scores ? Kind::scored_pairs : Kind::pairs, .format = {}};
+  return found_partners(records, kSearchColumns, kFoundColumns);
+}
+
+/// Finds questions with answers: a language model learns to write these, an embedder to find them.
+std::optional<FoundRecords> found_answered(const LookedAt& records) {
+  return found_partners(records, kSearchColumns, kAnswerColumns);
 }
 
 /// Returns whether labels are numbers that no class would be called by.
@@ -222,23 +269,71 @@ std::optional<FoundRecords> found_labelled(const LookedAt& records) {
   return found;
 }
 
+bool is_table(const RecordFormat& format) { return format.name == "csv" || format.name == "tsv"; }
+
+/// Finds texts with classes in a table without a row of names, such as SST-2's: the first row's class comes again.
+std::optional<FoundRecords> found_without_names(const std::string& path, const RecordFormat& format) {
+  const LookedAt rows(first_records(path, format, /*are_numbers=*/true));
+  if (rows.records().size() < 3) return {};
+  std::string text, label;
+  double most_words = 0;
+  for (const auto& [column, first] : rows.first().items()) {
+    if (!rows.all_are(column, is_filled_text)) continue;
+    double words = 0;
+    std::map<std::string, int> counts;
+    for (const Json& row : rows.records()) {
+      const auto& cell = row[column].get_ref<const std::string&>();
+      words += static_cast<double>(1 + std::ranges::count(cell, ' '));
+      ++counts[cell];
+    }
+    words /= static_cast<double>(rows.records().size());
+    constexpr size_t kFewestOfClass = 3;  // mean number of rows
+    if (counts[first.get_ref<const std::string&>()] > 1 && counts.size() > 1 &&
+        kFewestOfClass * counts.size() <= rows.records().size()) {
+      if (!label.empty()) return {};  // which one is the class is not known
+      label = column;
+    } else if (words > std::max(2.0, most_words)) {
+      text = column;
+      most_words = words;
+    }
+  }
+  if (text.empty() || label.empty()) return {};
+  return FoundRecords{.kind = Kind::classes,
+                      .format = format.name,
+                      .columns = "text: " + text + ", label: " + label,
+                      .has_no_names = true};
+}
+
 }  // namespace
 
-std::optional<FoundRecords> found_records(const std::string& path) {
+std::optional<FoundRecords> found_records(const std::string& path, bool for_encoder) {
   const RecordFormat* format = format_of_file(path);
+  if (format == nullptr && is_conll_file(path)) format = &format_named("conll");
   if (format == nullptr) return {};
   if (format->name == "conll") return FoundRecords{.kind = Kind::tags, .format = format->name};
   const LookedAt records(first_records(path, *format));
   if (records.records().empty()) return {};
   // What has more columns comes first: answers with labels are no texts with classes.
-  for (const auto& search :
-       {found_answers, found_conversations, found_completions, found_tags, found_pairs, found_labelled}) {
-    if (auto found = search(records)) {
-      found->format = format->name;
-      return found;
-    }
+  std::vector<std::optional<FoundRecords> (*)(const LookedAt&)> searches{
+      found_answers, found_conversations, found_completions, found_tags, found_pairs, found_labelled};
+  if (for_encoder) searches.insert(searches.begin() + 2, {found_pairs, found_answered});
+  for (const auto& search : searches) {
+    auto found = search(records);
+    if (!found) continue;
+    found->format = format->name;
+    return found;
   }
-  return {};
+  return is_table(*format) ? found_without_names(path, *format) : std::nullopt;
+}
+
+std::string column_names_of(const std::string& path) {
+  const RecordFormat* format = format_of_file(path);
+  if (format == nullptr || format->name == "conll") return {};
+  const std::vector<Json> records = first_records(path, *format);
+  std::string names;
+  if (!records.empty())
+    for (const auto& [name, value] : records.front().items()) names += (names.empty() ? "" : ", ") + name;
+  return names;
 }
 
 std::string in_words(Kind kind) {

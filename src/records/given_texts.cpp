@@ -32,8 +32,12 @@ std::vector<Record> lines_of(const RecordFile& file) {
   return records;
 }
 
-std::vector<Record> records_of(const RecordFile& wanted) {
+std::vector<Record> records_of(const RecordFile& wanted, Target target) {
   const RecordFormat* format = format_of_file(wanted.path);
+  if (format == nullptr && target == Target::tags && is_conll_file(wanted.path)) {
+    log::warning(wanted.path + " has a word with its tag in each line, and is read as .conll");
+    format = &format_named("conll");
+  }
   if (format == nullptr) return lines_of(wanted);
   int64_t bytes_left = datasets::kMostTextBytes;
   return format->read(wanted, bytes_left);
@@ -111,7 +115,7 @@ std::vector<GivenText> read_given_texts(const GivenTextFile& file) {
   auto numbered = numbered_columns(file.columns, file.target);
   RecordFile wanted{.path = file.path, .columns = builder->columns(), .are_numbers = numbered.has_value()};
   if (file.target == Target::tags) wanted.columns.resize(1);  // words alone, which may stand alone in their lines
-  AllRecords all{.records = records_of(wanted), .begins = {0}};
+  AllRecords all{.records = records_of(wanted, file.target), .begins = {0}};
   if (numbered) {
     numbered->known_classes.insert(numbered->known_classes.end(), file.class_names.begin(), file.class_names.end());
     leave_out_names(all, *numbered);

@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "gputrain/job/run_folder.hpp"
+#include "gputrain/records/conversations.hpp"
 #include "gputrain/setup/signature.hpp"
 #include "gputrain/trained/model.hpp"
 
@@ -59,7 +60,12 @@ std::string command_to_use(const Job& job, const JobRequest& request, const JobD
   const data::Signature signature = signature_of(job, datasets);
   const std::string verb = trained::verb_for(signature), run = " " + shell_word(job.output_dir.string());
   if (verb == "gputrain generate")
-    return program() + " generate" + run + (job.spec().data.text.chat_template ? " --chat" : "");
+    return program() + " generate" + run + (records::has_conversations(*datasets.train) ? " --chat" : "");
+  std::error_code ignored;
+  if (const fs::path data = data_of(job.spec().data);
+      verb == "gputrain embed" && signature.reads_texts() && fs::is_regular_file(data, ignored))
+    return program() + " embed" + run + " " + shell_word(data.string()) + " --output " +
+           shell_word((job.output_dir / "vectors.npy").string());
   if (verb == "gputrain predict") {
     const std::string rest = to_predict(job, signature);
     if (!rest.empty()) return program() + " predict" + run + rest;

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "gputrain/core/error.hpp"
 
@@ -41,15 +42,27 @@ void leave_out_idle(Features& features, const comm::Mesh& mesh) {
     leave_out({"parallel.shard", "parallel.shard: gradients", "parallel.shard: parameters", "parallel.replicate"});
 }
 
+/// Adds a metric that decides which checkpoint is the best, but is none of the job's task.
+void note_metric(const JobSpec& spec, config::SpecIssues& issues) {
+  const auto& name = spec.checkpoint.metric.value;
+  if (!name || !spec.data.val) return;
+  const auto measured = tasks::catalog().measured(spec.task.type, models::catalog().reads(spec.model.architecture));
+  if (measured.empty() || std::ranges::find(measured, *name) != measured.end()) return;
+  const std::string other = *name == "top1" ? "accuracy" : *name == "accuracy" ? "top1" : "";
+  const bool has_other = std::ranges::find(measured, other) != measured.end();
+  issues.add("checkpoint.metric", "'" + *name + "' is not measured by the task of this model",
+             has_other ? "metric: " + other : fmt::format("one of {}", fmt::join(measured, ", ")));
+}
+
 void refuse_broken_rules(const Job& job, const Features& features) {
   const auto broken = broken_rules(features);
-  if (broken.empty()) return;
   config::SpecIssues issues;
+  note_metric(job.spec(), issues);
   for (const CompatibilityRule* rule : broken)
     issues.add(rule->one.substr(0, rule->one.find(':')),
                fmt::format("{} {}: {}", words_of(rule->relation), rule->other, with_names(rule->why, job.spec())),
                "instead: " + rule->instead);
-  throw job.loaded.error(issues);
+  if (!issues.all().empty()) throw job.loaded.error(issues);
 }
 
 }  // namespace

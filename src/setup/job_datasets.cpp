@@ -19,6 +19,7 @@
 #include "gputrain/core/printable.hpp"
 #include "gputrain/data/open.hpp"
 #include "gputrain/job/run_folder.hpp"
+#include "gputrain/job/unset_variables.hpp"
 #include "gputrain/setup/references.hpp"
 #include "gputrain/setup/text_files.hpp"
 #include "gputrain/setup/training_setup.hpp"
@@ -135,7 +136,9 @@ JobDatasets datasets_of(const Job& job, std::shared_ptr<const data::Dataset> tra
   return datasets;
 }
 
-JobDatasets open_datasets(const Job& job, Purpose purpose) {
+namespace {
+
+JobDatasets opened(const Job& job, Purpose purpose) {
   if (purpose != Purpose::reading)
     tasks::catalog().check_head(job.spec().task.type, models::catalog().reads(job.spec().model.architecture));
   // Chat templates may write the date: all attempts must have the same texts.
@@ -167,6 +170,19 @@ JobDatasets open_datasets(const Job& job, Purpose purpose) {
     warn_of_classes_split_off(*datasets.train);
   if (layout.is_image() && job.spec().task.type.name.empty()) warn_of_labels(datasets.train->class_names());
   return datasets;
+}
+
+}  // namespace
+
+JobDatasets open_datasets(const Job& job, Purpose purpose) {
+  try {
+    return opened(job, purpose);
+  } catch (const ReportedElsewhere&) {
+    throw;
+  } catch (const Error& error) {
+    if (error.code() != ExitCode::data) throw;
+    throw with_unset_variable(job, error);
+  }
 }
 
 void check_sample(const Job& job, const JobDatasets& datasets) {

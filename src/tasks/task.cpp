@@ -56,6 +56,21 @@ Abilities TaskCatalog::abilities(const config::Choice& choice, const InputSpec& 
   return CatalogOfAbilities::abilities(with_defaults(entries().at(static_cast<size_t>(found - entries_.begin())).name));
 }
 
+std::vector<std::string> TaskCatalog::measured(const config::Choice& choice, const InputSpec& model) const {
+  std::vector<std::string> names;
+  const auto add = [&](const Known& task) {
+    for (const Metric& metric : task.metrics)
+      if (std::ranges::find(names, metric.name) == names.end()) names.push_back(metric.name);
+  };
+  if (!choice.name.empty()) {
+    add(entries_.at(index_of(choice.name)));
+  } else if (model.reads_tokens()) {
+    for (const Known& task : entries_)
+      if (task.target == std::optional(model.target)) add(task);
+  }
+  return names;
+}
+
 void TaskCatalog::check_head(const config::Choice& choice, const InputSpec& model) const {
   if (choice.name.empty() || !model.reads_tokens()) return;
   const auto head = entries_.at(index_of(choice.name)).head;

@@ -2,7 +2,6 @@
 
 #include <string>
 
-#include "gputrain/config/names.hpp"
 #include "gputrain/core/numbers.hpp"
 
 namespace gputrain::train {
@@ -48,12 +47,6 @@ void check_batch_sizes(const TrainSpec& spec, config::SpecIssues& issues) {
 std::string interval_of_strategy(const std::string& strategy) {
   if (strategy == "no") return "null";
   return strategy == "epoch" ? "1ep" : "";
-}
-
-/// Returns `loss` for `eval_loss`, which other tools measure.
-std::string metric_in_our_words(const std::string& theirs) {
-  const std::string ours = config::ours_for(theirs, {"loss", "top1"});
-  return ours.empty() ? theirs : ours;
 }
 
 // Limits that keep products of these values in 64 bits.
@@ -261,8 +254,7 @@ void CheckpointSpec::describe(config::Description<CheckpointSpec>& d) {
         "the metric of data.val that decides which checkpoint is best, such as loss or top1; auto: that of "
         "the task (top1 of images, accuracy of texts with classes, loss of language models, and so on)")
       .change(Change::safe)
-      .aliases("metric_for_best_model", metric_in_our_words)
-      .aliases("monitor", metric_in_our_words);
+      .aliases({"metric_for_best_model", "monitor"});
   d.key("max_save_failures", &CheckpointSpec::max_save_failures,
         "end training with exit code 5 after this many failed saves in a row")
       .at_least(1)

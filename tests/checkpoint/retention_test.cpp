@@ -96,6 +96,13 @@ TEST_F(RetentionTest, ComparesByMetricDirectionAndName) {
   EXPECT_THAT(names(), ElementsAre("step-00000003", "step-00000005"));
 }
 
+TEST_F(RetentionTest, TakesTheEarlierOfEqualsForTheBest) {
+  CheckpointStore store(folder_, {.keep_last = 1, .keep_best = 1});
+  for (const int64_t step : {1, 2, 3}) save_scored(store, step, 0.5);
+  EXPECT_EQ(fs::read_symlink(folder_ / "best"), "step-00000001");
+  EXPECT_THAT(names(), ElementsAre("step-00000001", "step-00000003"));
+}
+
 TEST_F(RetentionTest, ListsWhatPruningWouldRemove) {
   CheckpointStore all(folder_, {.keep_last = 9});
   for (const int64_t step : {1, 2, 3}) save(all, step);

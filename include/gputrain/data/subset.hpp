@@ -21,10 +21,10 @@ class SomeSamples : public Dataset {
   uint64_t content_hash() const final { return whole_->content_hash(); }
   std::shared_ptr<const tokenizers::Tokenizer> tokenizer() const final { return whole_->tokenizer(); }
 
+  const Dataset& whole() const { return *whole_; }
+
  protected:
   SomeSamples(std::shared_ptr<const Dataset> whole, int64_t size);
-
-  const Dataset& whole() const { return *whole_; }
 
  private:
   std::shared_ptr<const Dataset> whole_;

@@ -20,9 +20,10 @@ struct MovedJob {
   };
   std::string tool;                // "axolotl"
   std::string yaml;                // the job; without lines about `told`
-  std::vector<std::string> moved;  // their keys that are lines of the job, or that say what is the case anyway
+  std::vector<std::string> moved;  // their keys that are lines of the job
   std::vector<Told> told;
-  std::vector<std::string> unknown;  // keys that the tool does not have, as far as this program knows
+  std::vector<std::string> unchanging;  // keys without which the job would be the same
+  std::vector<std::string> unknown;     // keys that the tool does not have, as far as this program knows
 };
 
 /// Names that move_job() takes: "axolotl", "llamafactory", "timm", "transformers", "trl-dpo", ...
@@ -39,7 +40,7 @@ void refuse_foreign_job(const std::filesystem::path& file);
 /// Returns what to write in a job instead of a key of another tool; nothing if none has it.
 std::optional<config::Schema::Instead> instead_of_foreign(const std::string& dotted, const config::Node& value);
 
-/// Returns what a key of other tools is here, a line for each tool; empty: none has it.
-std::string describe_foreign(const std::string& name);
+/// Returns what a key of other tools is here, a paragraph of at most `width` columns for each tool; empty: none has it.
+std::string describe_foreign(const std::string& name, size_t width);
 
 }  // namespace gputrain::app

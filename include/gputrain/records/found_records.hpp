@@ -24,14 +24,20 @@ struct FoundRecords {
   };
 
   Kind kind = Kind::texts;
-  std::string format;         // "jsonl"
-  std::string columns = {};   // keys of data.text.columns, without braces; empty: the usual ones
-  std::string question = {};  // what the user of the first conversation says first, if that is short
+  std::string format;           // "jsonl"
+  std::string columns = {};     // keys of data.text.columns, without braces; empty: the usual ones
+  bool is_chat = false;         // true: messages, which a chat template makes into text
+  std::string question = {};    // what the user of the first conversation says first, if that is short
+  bool has_no_names = false;    // true: a table whose first row does not name the columns, which have numbers then
+  double max_bad_fraction = 0;  // of records that cannot be used; 0: none was seen
 };
 
-/// Reads the file, if its name says that it has records, and looks at the first of them. Empty: it has none, or they
-/// have none of these forms. Throws Error(data).
-std::optional<FoundRecords> found_records(const std::string& path);
+/// Reads the file, if its name or its form says that it has records, and looks at the first of them. `for_encoder`:
+/// questions with answers are pairs. Empty: it has none, or they have none of these forms. Throws Error(data).
+std::optional<FoundRecords> found_records(const std::string& path, bool for_encoder = false);
+
+/// Returns the names of a file's columns, "a, b", as its first record has them; empty: it has no records.
+std::string column_names_of(const std::string& path);
 
 /// Describes the kind: "conversations", "pairs of a better and a worse answer".
 std::string in_words(FoundRecords::Kind kind);

@@ -20,4 +20,7 @@ std::vector<Entity> entities_in(const std::vector<std::string>& tags);
 /// Returns whether some of these tags, like B-X, are parts of entities.
 bool mark_entities(const std::vector<std::string>& tags);
 
+/// Returns whether all tags are numbers, as in the Hub's data sets: they do not tell which words are an entity.
+bool are_numbers(const std::vector<std::string>& tags);
+
 }  // namespace gputrain::tasks

@@ -194,6 +194,10 @@ class TaskCatalog final : public config::CatalogOfAbilities<Abilities, Task, con
   /// Returns the abilities; without a name, those of the task of such a model of texts.
   Abilities abilities(const config::Choice& choice, const InputSpec& model) const;
 
+  /// Returns the names of the metrics that the task can have; without a name, those of the tasks of such a model of
+  /// texts. Empty: only the data tells.
+  std::vector<std::string> measured(const config::Choice& choice, const InputSpec& model) const;
+
   /// Throws Error(usage) for a model of texts that gives something else than the task needs.
   void check_head(const config::Choice& choice, const InputSpec& model) const;
 

@@ -26,7 +26,10 @@ void CommandLine::add_predict() {
   auto* verb = add("predict", "say classes of images or pixels, or classes, numbers or tags of texts",
                    ("images and folders of images; or " + one_file).c_str());
   verb->add_flag("--json", predict.json, "print a JSON object for each image or text");
-  verb->add_option("--output", predict.output, "the file to write; default: stdout")->check(not_empty);
+  verb->add_option("--output", predict.output,
+                   "the file to write: a table with names if it ends in .csv or .tsv, JSON objects if in .jsonl; "
+                   "default: stdout")
+      ->check(not_empty);
   verb->add_option("--masks", predict.masks, "the folder to write masks to, for a model that labels pixels")
       ->check(not_empty);
   verb->footer(

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "gputrain/records/found_records.hpp"
 
@@ -18,14 +19,17 @@ struct FoundMasks {
 
 struct FoundData {
   std::string train, val;  // values of data.train and data.val
+  std::string test = {};   // value of data.test; empty: none
   std::string image = {};  // keys of data.image: the columns of a list
   bool is_text = false;    // a plain text
   std::optional<records::FoundRecords> records = {};
   std::optional<FoundMasks> masks = {};
+  std::vector<std::string> notes = {};  // what else there is, and what it is not used for
 };
 
-/// Recognises data. Its content is checked when it is opened. Throws Error(data) or Error(usage).
-FoundData look_at(const std::filesystem::path& data);
+/// Recognises data. Its content is checked when it is opened. `for_encoder`: the model to begin with is an encoder of
+/// texts. Throws Error(data) or Error(usage).
+FoundData look_at(const std::filesystem::path& data, bool for_encoder);
 
 /// Writes the section `data`, with `image` and `text` as maps in braces; empty: none.
 std::string data_section(const FoundData& found, const std::string& image, const std::string& text = {});

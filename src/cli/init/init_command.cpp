@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -16,6 +17,7 @@
 #include "gputrain/core/printable.hpp"
 #include "gputrain/core/wrap.hpp"
 #include "gputrain/datasets/roles.hpp"
+#include "gputrain/device/runtime.hpp"
 #include "gputrain/job/job.hpp"
 #include "gputrain/monitor/console.hpp"
 #include "gputrain/setup/training_setup.hpp"
@@ -27,10 +29,14 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Derives a name for the run from that of the data.
-std::string name_of(const fs::path& data) {
-  const fs::path whole = fs::absolute(data).lexically_normal();
-  std::string name = (whole.has_filename() ? whole : whole.parent_path()).stem().string();
+/// Derives a name for the run from that of the data, and of the model to begin with: jobs of other models are other
+/// runs.
+std::string name_of(const fs::path& data, const std::string& model) {
+  const auto last_of = [](const fs::path& path) {
+    const fs::path whole = fs::absolute(path).lexically_normal();
+    return (whole.has_filename() ? whole : whole.parent_path()).filename();
+  };
+  std::string name = last_of(data).stem().string() + (model.empty() ? "" : "-" + last_of(model).string());
   for (char& c : name)
     if (std::isalnum(static_cast<unsigned char>(c)) == 0) c = '-';
   return name.empty() ? "training" : name;
@@ -70,6 +76,8 @@ FoundData inside_tar(const FoundData& whole, const fs::path& data, const std::st
     if (role.empty()) continue;
     FoundData with_val = found;
     with_val.val = "{path: " + path + ", prefix: " + in_quotes(role) + "}";
+    if (role == roles.val && !roles.test.empty())
+      with_val.test = "{path: " + path + ", prefix: " + in_quotes(roles.test) + "}";
     if (opens(with_val)) return with_val;
   }
   return found;
@@ -103,6 +111,21 @@ WrittenJob job_for(const FoundData& found, const Begin& begin, const std::string
   return written;
 }
 
+/// Opens the data of a job of records, and changes the job if they are few.
+std::shared_ptr<const data::Dataset> opened_and_fitted(JobText& job, const FoundData& found, const std::string& output,
+                                                       std::vector<std::string>& notes) {
+  constexpr int64_t kFewRows = 100;
+  auto data = opened(job, output);
+  const std::string packing = ", packing: true";
+  if (data->size() < kFewRows && job.text().find(packing) != std::string::npos) {
+    job.replace("data", packing, "");  // a step learns from some texts, not from some rows full of them
+    data = opened(job, output);
+  }
+  if (fit_to_few(job, found, data->size()))
+    notes.push_back("these are few samples, so batches are smaller and epochs more than usual");
+  return data;
+}
+
 /// Returns what was recognised, and how.
 std::string found_text(const FoundData& found) {
   if (found.masks)
@@ -110,7 +133,9 @@ std::string found_text(const FoundData& found) {
         "; {} in {} masks that were looked at: check that",
         found.masks->are_black_and_white ? "black and white" : fmt::format("{} classes", found.masks->classes),
         found.masks->looked_at);
-  return found.records ? "; " + in_words(found.records->kind) : "";
+  if (!found.records) return "";
+  const std::string& columns = found.records->columns;
+  return "; " + in_words(found.records->kind) + (columns.empty() ? "" : " (" + columns + ")");
 }
 
 /// Returns lines of a comment.
@@ -155,19 +180,23 @@ int init_command(const InitRequest& request) {
     console.show("job", request.output + "  its head says which variables it needs");
     return 0;
   }
-  Begin begin{.base = {}, .quantize = request.quantize};
+  Begin begin{.base = {}, .quantize = request.quantize, .has_gpu = device::gpu_count() > 0};
   if (!request.model.empty()) begin.base = base_model(request.model);
-  const FoundData found = inside_tar(look_at(request.data), request.data, request.output);
+  const bool is_encoder = begin.base && begin.base->type == "bert";
+  const FoundData found = inside_tar(look_at(request.data, is_encoder), request.data, request.output);
   auto [job, advice] = job_for(found, begin, request.output);
-  job.set("name", name_of(request.data));
-  const auto data = opened(job, request.output);
+  job.set("name", name_of(request.data, request.model));
+  std::vector<std::string> notes = notes_on(found, begin);
+  const auto data = found.records ? opened_and_fitted(job, found, request.output, notes) : opened(job, request.output);
   const std::string what = data->describe() + found_text(found);
   std::string head = "# Written by `gputrain init " + printable(request.data) + "`: " + printable(what) + ".\n";
   if (!advice.empty()) head += comment(advice);
+  for (const std::string& note : notes) head += comment(printable(note));
   head += "#   gputrain run " + printable(request.output) + "\n";
   write_file_atomically(request.output, head + job.text(), ExitCode::environment);
   console.show("data", what);
   if (!advice.empty()) console.show("weights", advice);
+  for (const std::string& note : notes) console.show("note", note);
   console.show("job", request.output + "  a beginning; `gputrain run " + request.output + " --dry-run` checks it");
   return 0;
 }

@@ -1,6 +1,7 @@
 #include "job_text.hpp"
 
 #include <algorithm>
+#include <cstdlib>
 #include <sstream>
 
 #include "gputrain/core/error.hpp"
@@ -52,6 +53,12 @@ std::string JobText::line_of(const std::string& key, std::string_view name) cons
   if (at == std::string::npos) return {};
   const size_t value = at + begin.size();
   return found->second.substr(value, found->second.find('\n', value) - value);
+}
+
+int64_t JobText::number_of(const std::string& key, const std::string& name) const {
+  const auto found = std::ranges::find(sections_, key, &std::pair<std::string, std::string>::first);
+  const size_t at = found == sections_.end() ? std::string::npos : found->second.find(name + ": ");
+  return at == std::string::npos ? 0 : std::atoll(found->second.c_str() + at + name.size() + 2);
 }
 
 std::string JobText::text() const {

@@ -1,6 +1,7 @@
 // The text of a job, section by section.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -22,6 +23,9 @@ class JobText {
   JobText& replace(const std::string& key, std::string_view part, const std::string& by);
   /// Returns the value of a line of a section: "{tokenizer: words}" of "text" in "data"; empty: there is none.
   std::string line_of(const std::string& key, std::string_view name) const;
+
+  /// Returns a number within a section: 16 of "global_batch_size: 16" in "train"; 0: there is none.
+  int64_t number_of(const std::string& key, const std::string& name) const;
 
   std::string text() const;
 

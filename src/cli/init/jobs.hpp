@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "found_data.hpp"
 #include "gputrain/data/image.hpp"
@@ -26,10 +27,17 @@ BaseModel base_model(const std::string& name);
 struct Begin {
   std::optional<BaseModel> base;
   std::string quantize = {};  // entry of model.quantize; empty: none
+  bool has_gpu = false;       // true: this machine has one
 };
 
 /// Returns the job for a text, or for records of texts. Throws Error(usage) if these need another base.
 JobText text_job(const FoundData& found, const Begin& begin);
+
+/// Returns what a user may not expect of this job.
+std::vector<std::string> notes_on(const FoundData& found, const Begin& begin);
+
+/// Changes a job for few samples of texts: smaller batches and more epochs. Returns whether it did.
+bool fit_to_few(JobText& job, const FoundData& found, int64_t samples);
 
 /// Returns the job for images, or for images with masks. `size`: that of the images if all have the same; 0: they
 /// differ.

@@ -1,6 +1,8 @@
 // Jobs for a text and for records of texts.
+#include <algorithm>
 #include <utility>
 
+#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "gputrain/chat/model_templates.hpp"
@@ -23,13 +25,19 @@ const BaseModel& needed_base(const Begin& begin, const records::FoundRecords& re
   const std::string example = is_decoder ? "Qwen/Qwen3-0.6B" : "sentence-transformers/all-MiniLM-L6-v2";
   if (!begin.base)
     throw Error(ExitCode::usage, {.what = "these are " + in_words(records.kind) + ", from which a published " +
-                                          (is_decoder ? "language model" : "encoder") + " learns",
+                                          (is_decoder ? "language model" : "encoder") + " learns" +
+                                          (records.columns.empty() ? "" : " (" + records.columns + ")"),
                                   .where = "--model",
                                   .hint = "gputrain fetch " + example + ", then --model " + example + ", or a folder"});
   if (begin.base->type == type) return *begin.base;
-  throw Error(ExitCode::usage,
-              {.what = "is a model of type " + begin.base->type + ", but " + in_words(records.kind) + " need " + type,
-               .where = "--model " + begin.base->name});
+  throw Error(
+      ExitCode::usage,
+      {.what = "is a model of type " + begin.base->type + ", but " + in_words(records.kind) + " need " + type,
+       .where = "--model " + begin.base->name,
+       .hint = is_decoder ? "name a language model, such as " + example +
+                                "; an encoder learns from texts with a label, words with tags, or pairs: anchor "
+                                "and positive, query and document, question and answer"
+                          : "name an encoder, such as " + example});
 }
 
 /// Returns the text of a question in the section eval: what the model answers while it learns.
@@ -84,7 +92,7 @@ JobText embedder_job(const FoundData& found, const Begin& begin) {
   JobText job(recipe_named("embed").text);
   job.replace("model", "\"${env:MODEL:-model}\"", in_quotes(base.name));
   if (found.records->kind == Kind::scored_pairs) job.set("task", "{type: similarity}");
-  return job.set("data", data_section(found, "", job.line_of("data", "text")));
+  return job.set("data", data_section(found, "", with_key(job.line_of("data", "text"), columns_of(*found.records))));
 }
 
 /// A classifier or a tagger: a small encoder from nothing, or a published model with another head.
@@ -109,16 +117,27 @@ JobText label_job(const FoundData& found, const Begin& begin) {
   return job.set("data", data_section(found, "", with_key(text, columns_of(*found.records))));
 }
 
-/// A small model of characters, from nothing.
-JobText character_job(const FoundData& found) {
+constexpr const char* kGpuModel = "{n_layer: 6, n_head: 6, n_embd: 384, block_size: 256, dropout: 0.2}";
+
+/// A small model of characters, from nothing; smaller without a GPU. nanoGPT has both.
+JobText character_job(const FoundData& found, bool has_gpu) {
   const std::string columns = found.records ? columns_of(*found.records) : "";
+  const char* small = "{n_layer: 4, n_head: 4, n_embd: 128, block_size: 64}";
   return JobText()
-      .set("model", "{type: gpt, config: {n_layer: 6, n_head: 6, n_embd: 384, block_size: 256, dropout: 0.2}}")
+      .set("model", std::string("{type: gpt, config: ") + (has_gpu ? kGpuModel : small) + "}")
       .set("data", data_section(found, "", columns.empty() ? "" : "{" + columns + "}"))
-      .set("train", "{max_steps: 5000, global_batch_size: 64, max_grad_norm: 1.0}")
-      .set("optimizer", "{type: adamw, lr: 1e-3, betas: [0.9, 0.99], weight_decay: 0.1}")
-      .set("lr_scheduler", "{type: cosine, warmup: 2%, min_lr: 1e-4}")
-      .set("eval", "{interval: 5%, sample: {max_new_tokens: 300}}");
+      .set("train", std::string("{max_steps: ") +
+                        (has_gpu ? "5000, global_batch_size: 64" : "2000, global_batch_size: 12") +
+                        ", max_grad_norm: 1.0}")
+      .set("optimizer",
+           std::string("{type: adamw, lr: ") + (has_gpu ? "1e-3" : "2e-3") + ", betas: [0.9, 0.99], weight_decay: 0.1}")
+      .set("lr_scheduler",
+           std::string("{type: cosine, warmup: ") + (has_gpu ? "2%, min_lr: 1e-4}" : "5%, min_lr: 2e-4}"))
+      .set("eval", "{interval: 5%, sample: {max_new_tokens: 300, interval: 10%}}");
+}
+
+bool is_of_characters(const FoundData& found, const Begin& begin) {
+  return !begin.base && (found.is_text || (found.records && found.records->kind == Kind::texts));
 }
 
 }  // namespace
@@ -145,7 +164,7 @@ JobText text_job(const FoundData& found, const Begin& begin) {
   if (!begin.quantize.empty() && !begin.base)
     throw Error(ExitCode::usage, {.what = "is for a published model", .where = "--quantize", .hint = "with --model"});
   if (!found.records || (found.records->kind == Kind::texts && !begin.base)) {
-    if (!begin.base) return character_job(found);
+    if (!begin.base) return character_job(found, begin.has_gpu);
     throw Error(ExitCode::usage, {.what = "a published model learns from records, not from a text as a whole",
                                   .where = "--model",
                                   .hint = "write the text as JSON lines, {\"text\": ...} for each part"});
@@ -168,6 +187,44 @@ JobText text_job(const FoundData& found, const Begin& begin) {
                                   .where = "--quantize",
                                   .hint = "leave it out"});
   return embedder_job(found, begin);
+}
+
+std::vector<std::string> notes_on(const FoundData& found, const Begin& begin) {
+  std::vector<std::string> notes = found.notes;
+  if (is_of_characters(found, begin)) {
+    if (!begin.has_gpu)
+      notes.push_back(std::string("there is no GPU here, so the model is small; with one, model.config: ") + kGpuModel +
+                      ", global_batch_size: 64, max_steps: 5000 and lr: 1e-3 learn more");
+    if (found.records)
+      notes.push_back(
+          "a model learns these texts from nothing, character by character; --model with a published "
+          "language model teaches that");
+  }
+  if (!found.records) return notes;
+  const Kind kind = found.records->kind;
+  if ((kind == Kind::preferences || kind == Kind::ratings) && !found.records->is_chat)
+    notes.push_back(std::string("prompts and answers are plain texts, so no chat template is used") +
+                    (begin.base && has_template(*begin.base)
+                         ? ", though the model has one: lists of messages would be written by it"
+                         : ""));
+  if (found.records->max_bad_fraction > 0)
+    notes.push_back("some records have no difference between their answers: max_bad_fraction skips them");
+  return notes;
+}
+
+bool fit_to_few(JobText& job, const FoundData& found, int64_t samples) {
+  constexpr int64_t kFewestSteps = 100, kFewestInEpoch = 20, kMostEpochs = 10;
+  const int64_t batch = job.number_of("train", "global_batch_size"), epochs = job.number_of("train", "max_epochs");
+  if (batch == 0 || epochs == 0 || samples / batch * epochs >= kFewestSteps) return false;
+  // An embedder tells each text from the others of its batch.
+  const int64_t least = found.records->kind == Kind::pairs ? 8 : 4;
+  int64_t smaller = batch;
+  while (smaller > least && samples / smaller < kFewestInEpoch) smaller /= 2;
+  const int64_t steps = std::max<int64_t>(1, samples / smaller);
+  const int64_t more = std::clamp((kFewestSteps + steps - 1) / steps, epochs, std::max(epochs, kMostEpochs));
+  job.replace("train", fmt::format("global_batch_size: {}", batch), fmt::format("global_batch_size: {}", smaller));
+  job.replace("train", fmt::format("max_epochs: {}", epochs), fmt::format("max_epochs: {}", more));
+  return true;
 }
 
 }  // namespace gputrain::app

@@ -19,16 +19,16 @@
 namespace gputrain::app {
 namespace {
 
-/// Throws SpecError at the place in the job that is wrong; the job is written then, too, for who mends it by hand.
+/// Throws SpecError at the place in the job that is wrong. What is to be filled in may wait.
 void check(const MovedJob& job, const std::string& output) {
-  config::load(job_schema(), {.file = output, .text = job.yaml});
+  config::load(job_schema(), {.file = output, .text = job.yaml, .set = {"model.pretrained=null"}});
 }
 
 void print_json(const ImportRequest& request, const MovedJob& job) {
   auto told = nlohmann::ordered_json::array();
   for (const auto& [theirs, why] : job.told) told.push_back({{"key", theirs}, {"why", why}});
-  const nlohmann::ordered_json found{
-      {"tool", job.tool}, {"job", request.output}, {"moved", job.moved}, {"told", told}, {"unknown", job.unknown}};
+  const nlohmann::ordered_json found{{"tool", job.tool}, {"job", request.output},        {"moved", job.moved},
+                                     {"told", told},     {"unchanging", job.unchanging}, {"unknown", job.unknown}};
   std::fputs((found.dump(2) + "\n").c_str(), stdout);
 }
 
@@ -38,8 +38,8 @@ int import_job_command(const ImportRequest& request) {
   if (std::filesystem::exists(request.output))
     throw Error(ExitCode::usage, {.what = "exists already", .where = request.output, .hint = "another --output"});
   const MovedJob job = move_job(request.file, request.tool);
-  write_file_atomically(request.output, job.yaml, ExitCode::environment);
   check(job, request.output);
+  write_file_atomically(request.output, job.yaml, ExitCode::environment);
   if (request.json) {
     print_json(request, job);
     return 0;
@@ -55,6 +55,7 @@ int import_job_command(const ImportRequest& request) {
   }
   if (needless > 0)
     console.show("not needed", counted(needless, "key") + "; the end of " + request.output + " says why");
+  if (!job.unchanging.empty()) console.show("no change", fmt::format("{}", fmt::join(job.unchanging, ", ")));
   if (!job.unknown.empty()) console.show("unknown", fmt::format("{}", fmt::join(job.unknown, ", ")));
   console.show("job", request.output + "  `gputrain run " + request.output + " --dry-run` checks it");
   return 0;

@@ -33,7 +33,7 @@ const CkptEntry* latest_of(const std::vector<CkptEntry>& entries) {
   return latest;
 }
 
-/// Returns the best by the newest one's metric, the newer one of two equals; null: none has a score.
+/// Returns the best by the newest one's metric, the earlier one of two equals; null: none has a score.
 const CkptEntry* best_of(const std::vector<CkptEntry>& entries) {
   const std::string metric = metric_of(entries);
   const bool smaller = tasks::smaller_is_better(metric);
@@ -42,7 +42,7 @@ const CkptEntry* best_of(const std::vector<CkptEntry>& entries) {
     if (entry.kind != Kind::checkpoint || !entry.problem.empty() || !entry.score || entry.score->metric != metric)
       continue;
     const double value = entry.score->value;
-    if (best == nullptr || (smaller ? value <= best->score->value : value >= best->score->value)) best = &entry;
+    if (best == nullptr || (smaller ? value < best->score->value : value > best->score->value)) best = &entry;
   }
   return best;
 }

@@ -23,7 +23,8 @@ namespace {
 std::shared_ptr<const data::Dataset> dataset_for(const std::string& role, const JobDatasets& datasets) {
   auto dataset = role == "train" ? datasets.train : role == "test" ? datasets.test : datasets.val;
   if (dataset == nullptr) {
-    throw Error(ExitCode::usage, {.what = "the job has no data." + role, .hint = "add it, or use --on train"});
+    throw Error(ExitCode::usage,
+                {.what = "the job has no data." + role, .hint = "--set data." + role + ".path=FILE, or --on train"});
   }
   return dataset;
 }

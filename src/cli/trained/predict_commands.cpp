@@ -1,19 +1,24 @@
 // Commands `gputrain predict` and `gputrain embed`: print what a trained model predicts for images and texts.
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
+#include <initializer_list>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "../commands.hpp"
 #include "gputrain/core/activity.hpp"
 #include "gputrain/core/atomic_file.hpp"
 #include "gputrain/core/error.hpp"
 #include "gputrain/core/log.hpp"
+#include "gputrain/core/lower_case.hpp"
 #include "gputrain/core/numbers.hpp"
 #include "gputrain/core/printable.hpp"
 #include "gputrain/monitor/console.hpp"
 #include "gputrain/predict/predict.hpp"
+#include "gputrain/predict/table.hpp"
 
 namespace gputrain::app {
 namespace {
@@ -70,16 +75,34 @@ ImagePredictions predictions_for(const PredictRequest& request) {
   return model->signature.gives == Target::pixels ? write_masks(*model, images) : predictions_of(*model, images);
 }
 
+bool ends_in(const std::string& file, std::initializer_list<std::string_view> endings) {
+  const std::string name = lower_case(file);
+  return std::ranges::any_of(endings, [&](std::string_view ending) { return name.ends_with(ending); });
+}
+
+/// Returns what separates the cells of the table that the name of the output says; empty: it is no table.
+std::optional<char> separator_of(const std::string& output) {
+  if (ends_in(output, {".csv"})) return ',';
+  return ends_in(output, {".tsv"}) ? std::optional('\t') : std::nullopt;
+}
+
 }  // namespace
 
-int predict_command(const PredictRequest& request) {
+int predict_command(const PredictRequest& given) {
+  PredictRequest request = given;
+  const std::optional<char> separator = separator_of(given.output);
+  request.json = given.json || separator || ends_in(given.output, {".jsonl", ".json"});
+  if (given.json && separator)
+    throw Error(ExitCode::usage, {.what = "--json writes JSON objects, and the name is that of a table",
+                                  .where = "--output " + given.output,
+                                  .hint = "a name that ends in .jsonl, or no --json"});
   const auto [lines, unreadable] = [&] {
     const monitor::Console shows_what_takes_long(monitor::Console::detect(true));
     const Activity activity("predict", request.files.front());
     return predictions_for(request);
   }();
   if (!request.output.empty()) {
-    write_file_atomically(request.output, lines, ExitCode::environment);
+    write_file_atomically(request.output, separator ? table_of(lines, *separator) : lines, ExitCode::environment);
   } else {
     // Control characters are replaced, because a terminal obeys them and names of classes may have any.
     const std::string shown = isatty(STDOUT_FILENO) == 1 ? printable(lines, "\n\t") : lines;

@@ -59,10 +59,16 @@ std::vector<std::vector<std::string>> commands_of(const std::string& script) {
   return commands;
 }
 
+/// Returns the name of a file without the folders before it.
+std::string file_name(const std::string& path) {
+  return path.substr(path.find_last_of('/') == std::string::npos ? 0 : path.find_last_of('/') + 1);
+}
+
 bool is_program(const std::string& word) {
+  if (const std::string name = file_name(word); name.starts_with("run_") && name.ends_with(".py")) return true;
   const auto ends = [&](const std::string& name) { return word == name || word.ends_with("/" + name); };
   for (const char* name : {"train.py", "sft.py", "dpo.py", "kto.py", "orpo.py", "reward.py", "reward_modeling.py",
-                           "distributed_train.sh", "run_clm.py", "trl"})
+                           "distributed_train.sh", "trl"})
     if (ends(name)) return true;
   return false;
 }
@@ -145,8 +151,7 @@ Node read_command_line(const std::string& script) {
     size_t at = 0;
     while (at < words.size() && !is_program(words[at])) ++at;
     if (at == words.size()) continue;
-    std::string program =
-        words[at].substr(words[at].find_last_of('/') == std::string::npos ? 0 : words[at].find_last_of('/') + 1);
+    std::string program = file_name(words[at]);
     ++at;
     if (program == "trl" && at < words.size()) program = words[at++] + ".py";
     if (program == "distributed_train.sh") {

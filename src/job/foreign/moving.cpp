@@ -17,6 +17,13 @@ using config::Node;
 constexpr size_t kLongest = 60;  // characters of a value in a comment
 constexpr size_t kRoom = 108;    // characters of a line of a comment
 
+// Names of keys and those in other versions of transformers.
+constexpr std::array<std::pair<std::string_view, std::string_view>, 4> kOtherNames{
+    {{"eval_strategy", "evaluation_strategy"},
+     {"per_device_train_batch_size", "per_gpu_train_batch_size"},
+     {"per_device_eval_batch_size", "per_gpu_eval_batch_size"},
+     {"gradient_checkpointing", "activation_checkpointing"}}};
+
 Node text_node(const std::string& text) {
   Node node;
   node.kind = Node::Kind::scalar;
@@ -137,6 +144,7 @@ void move_group(Moving& job, const Node& group, const std::string& under, const 
     if (part.kind == Node::Kind::map && (row == nullptr || has_rows_within(tables, dotted))) {
       move_group(job, part, dotted, tables, unknown);
     } else if (row != nullptr) {
+      job.begin(dotted);
       if (row->move) row->move(job, dotted, part);
     } else {
       unknown.push_back(dotted);
@@ -147,6 +155,8 @@ void move_group(Moving& job, const Node& group, const std::string& under, const 
 }  // namespace
 
 const Node* Moving::given(std::string_view dotted) const {
+  const auto other = std::ranges::find(kOtherNames, dotted, &decltype(kOtherNames)::value_type::first);
+  if (other != kOtherNames.end() && theirs_.find(dotted) == nullptr) dotted = other->second;
   const Node* node = &theirs_;
   while (node != nullptr && !dotted.empty()) {
     // Keys of theirs may have dots.
@@ -183,6 +193,16 @@ bool Moving::is_on(std::string_view dotted) const {
 void Moving::set(const std::string& ours, const std::string& value, const std::string& note) {
   if (!lines_.contains(ours)) order_.push_back(ours);
   lines_[ours] = {value, note};
+  if (!current_.empty()) setters_.emplace(current_, ours);
+}
+
+bool Moving::has_line(const std::string& top) const {
+  return std::ranges::any_of(setters_, [&](const auto& set) { return set.first == top && sets(set.second); });
+}
+
+bool Moving::tells(const std::string& top) const {
+  const auto is_it = [&](const std::string& dotted) { return dotted == top || dotted.starts_with(top + "."); };
+  return std::ranges::any_of(told_keys_, is_it);
 }
 
 void Moving::set_text(const std::string& ours, const std::string& value, const std::string& note) {
@@ -222,11 +242,15 @@ std::vector<std::pair<std::string, std::string>> Moving::settings() const {
   return found;
 }
 
-MovedJob Moving::finish(const std::string& tool, const std::string& name,
-                        const std::vector<std::string>& unknown) const {
-  MovedJob job{.tool = tool, .yaml = {}, .moved = {}, .told = told_, .unknown = unknown};
+MovedJob Moving::finish(const std::string& tool, const std::string& name, const std::vector<std::string>& unknown,
+                        const std::vector<std::string>& unchanging) const {
+  MovedJob job{.tool = tool, .yaml = {}, .moved = {}, .told = told_, .unchanging = unchanging, .unknown = unknown};
+  const auto is_among = [](const std::vector<std::string>& keys, const std::string& key) {
+    return std::ranges::find(keys, key) != keys.end();
+  };
   for (const Node& part : theirs_.parts)
-    if (has(part.key) && !told_keys_.contains(part.key) && std::ranges::find(unknown, part.key) == unknown.end())
+    if (has(part.key) && part.key != "program" && !told_keys_.contains(part.key) && !is_among(unknown, part.key) &&
+        !is_among(unchanging, part.key))
       job.moved.push_back(part.key);
   job.yaml = "# Moved from " + name + " (" + tool + ") by `gputrain import`.\n" +
              config::to_yaml(tree(), [&](const std::string& dotted) {
@@ -241,6 +265,11 @@ MovedJob Moving::finish(const std::string& tool, const std::string& name,
     for (const std::string& key : keys) list += (list.empty() ? "" : "; ") + key;
     job.yaml += commented("- " + list) + commented("    " + why);
   }
+  std::string unneeded;
+  for (const std::string& key : unchanging)
+    unneeded += (unneeded.empty() ? "" : "; ") + key + ": " + shortened(config::to_flow(*given(key)));
+  if (!unchanging.empty())
+    job.yaml += "#\n# Keys of " + name + " that change nothing here:\n" + commented("- " + unneeded);
   if (!unknown.empty()) job.yaml += "#\n# Keys of " + name + " that gputrain does not know:\n";
   for (const std::string& key : unknown)
     job.yaml += "# - " + key + ": " + shortened(config::to_flow(*given(key))) + "\n";
@@ -303,6 +332,7 @@ Row by(std::vector<std::string> names, Row::Move move) { return {std::move(names
 std::vector<std::string> move_all(Moving& job, const Node& theirs, const std::vector<const Table*>& tables) {
   std::vector<std::string> unknown;
   move_group(job, theirs, "", tables, unknown);
+  job.begin("");
   return unknown;
 }
 

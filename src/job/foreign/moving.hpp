@@ -20,7 +20,8 @@ class Moving {
   /// `theirs`: a map; must outlive this.
   explicit Moving(const config::Node& theirs) : theirs_(theirs) {}
 
-  /// Returns the value of a key ("fsdp_config.fsdp_offload_params"); null: it is absent, null or an empty text.
+  /// Returns the value of a key ("fsdp_config.fsdp_offload_params"), or of the name that it has in other versions of
+  /// transformers; null: it is absent, null or an empty text.
   const config::Node* given(std::string_view dotted) const;
   bool has(std::string_view dotted) const { return given(dotted) != nullptr; }
   /// Returns a scalar as text; empty: there is none.
@@ -40,25 +41,37 @@ class Moving {
 
   /// Says why a key of theirs has no line, in a comment at the end of the job.
   void tell(std::string_view dotted, const std::string& why);
+  /// Remembers which lines the key `dotted` sets, until the next call; empty: none does.
+  void begin(std::string_view dotted) { current_ = dotted.substr(0, dotted.find('.')); }
+  /// Returns whether a line stands for this key of theirs at the top.
+  bool has_line(const std::string& top) const;
+  bool tells(const std::string& top) const;
+
   /// Says something about the job that no key of theirs stands for.
   void remark(const std::string& what) { remarks_.push_back(what); }
 
-  /// The result. `name`: of the file, for the first lines.
-  MovedJob finish(const std::string& tool, const std::string& name, const std::vector<std::string>& unknown) const;
+  /// Returns the result. `name`: of the file, for the first lines; `unchanging`: keys of theirs that change nothing.
+  MovedJob finish(const std::string& tool, const std::string& name, const std::vector<std::string>& unknown,
+                  const std::vector<std::string>& unchanging) const;
 
   const std::vector<MovedJob::Told>& told() const noexcept { return told_; }
   /// Returns the keys that are set, with their values, in the order in which they were set.
   std::vector<std::pair<std::string, std::string>> settings() const;
 
- private:
   struct Line {
     std::string value, note;
+    friend bool operator==(const Line&, const Line&) = default;
   };
+  const std::map<std::string, Line>& lines() const noexcept { return lines_; }
+
+ private:
   config::Node tree() const;
 
   const config::Node& theirs_;
-  std::map<std::string, Line> lines_;  // by dotted keys of the job
-  std::vector<std::string> order_;     // of their first settings
+  std::map<std::string, Line> lines_;                      // by dotted keys of the job
+  std::string current_;                                    // key of theirs that is moved now
+  std::set<std::pair<std::string, std::string>> setters_;  // keys of theirs and the lines that they have set
+  std::vector<std::string> order_;                         // of their first settings
   std::vector<MovedJob::Told> told_;
   std::set<std::string> told_keys_;
   std::vector<std::string> remarks_;
@@ -85,7 +98,7 @@ Row flag(std::vector<std::string> names, const std::string& ours, const std::str
 Row words(std::vector<std::string> names, const std::string& ours, const Words& known, const std::string& otherwise);
 /// Returns a row for keys that have no counterpart, or need none. A value that switches them off needs no word.
 Row told(std::vector<std::string> names, const std::string& why);
-/// Returns a row for keys that finish() of the tool reads with others.
+/// Returns a row for keys that the end of the tool reads with others.
 Row read_later(std::vector<std::string> names);
 /// Returns a row for what none of the above does.
 Row by(std::vector<std::string> names, Row::Move move);
@@ -105,6 +118,14 @@ struct Tool {
   void (*finish)(Moving& job);       // what several keys say together, and what the tool does unless told
 };
 const std::vector<Tool>& tools();
+
+/// A job of another tool, moved.
+struct Moved {
+  Moving job;
+  std::vector<std::string> unknown, unchanging;
+};
+/// Moves a whole job. `theirs` must outlive the result. Throws Error(usage) for what gputrain does not train.
+Moved moved_by(const Tool& tool, const config::Node& theirs);
 /// Returns the tool whose file this is, by its keys and, in a script, by the names of programs; null: none.
 const Tool* tool_of(const config::Node& theirs);
 
@@ -112,6 +133,15 @@ const Tool* tool_of(const config::Node& theirs);
 const Table& trainer_rows();
 /// Finishes what those rows have left to it.
 void finish_trainer(Moving& job);
+/// Returns whether a job of the Trainer asks for evaluations.
+bool evaluates(const Moving& job);
+/// Returns the value here for a value of the Trainer's, of one of our keys: "adamw" for "adamw_torch", of
+/// optimizer.type. Empty: there is none.
+std::string our_word(const std::string& ours, const std::string& theirs);
+/// Rows of transformers' example scripts: run_glue.py, run_clm.py and so on.
+const Table& script_rows();
+/// Finishes the job of such a script, or of TrainingArguments alone.
+void finish_transformers(Moving& job);
 const Table& axolotl_rows();
 void finish_axolotl(Moving& job);
 /// Moves the list under `datasets`, or another key that has one.
@@ -144,6 +174,9 @@ void move_lora_plus(Moving& job, const std::string& dotted, const config::Node& 
 void move_held_out(Moving& job, const std::string& dotted, const config::Node& value);
 /// Sets data.text.chat_template to a template that this program has; else says what is used instead.
 void set_chat_template(Moving& job, const std::string& key, const std::string& name);
+
+/// Text that stands for a model's name until the user writes one.
+inline constexpr const char* kModelToFillIn = "<model>";
 
 /// Reads a command line from a shell script: options become keys, and words without one are under "positional".
 config::Node read_command_line(const std::string& script);

@@ -20,9 +20,10 @@ const Table& other_rows() {
            "leave it out: all of data.val is evaluated, or the first eval.max_tokens of it"),
       told({"early_stopping"},
            "write `eval: {early_stopping: {patience: 3}}`: training ends after as many evaluations without a gain"),
-      told({"load_best_model_at_end"},
-           "leave it out: the best checkpoint is kept beside the newest (checkpoint.keep_best); `gputrain eval` and "
-           "model.pretrained take it by its path")};
+      told(
+          {"load_best_model_at_end"},
+          "leave it out: the best checkpoint is RUN/ckpt/best (checkpoint.keep_best), which `gputrain eval`, `predict` "
+          "and `export` take; RUN/model.safetensors are the last weights")};
   return kRows;
 }
 

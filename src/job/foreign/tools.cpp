@@ -4,9 +4,16 @@
 #include <fstream>
 #include <iterator>
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "gputrain/config/load.hpp"
 #include "gputrain/config/problem.hpp"
 #include "gputrain/config/settings_file.hpp"
 #include "gputrain/core/error.hpp"
+#include "gputrain/job/job.hpp"
+#include "gputrain/models/model.hpp"
+#include "gputrain/tasks/task.hpp"
 #include "moving.hpp"
 
 namespace gputrain::app {
@@ -14,18 +21,6 @@ namespace foreign {
 namespace {
 
 using config::Node;
-
-void finish_arguments(Moving& job) {
-  job.remark("TrainingArguments name neither the model nor the data: fill in model and data above.");
-  job.otherwise("model.type", "gpt", "");
-  job.otherwise("model.pretrained", "MODEL", "the folder of a model, or its name on the Hub");
-  job.otherwise("data.train.path", "train.jsonl", "a guess");
-  job.otherwise("data.train.format", "jsonl", "");
-  job.otherwise("data.text.tokenizer", "pretrained", "");
-  if (const std::string how = job.text("eval_strategy"); !how.empty() && how != "no")
-    job.otherwise("data.val.split", "5%", "a guess");
-  finish_trainer(job);
-}
 
 bool ends_with(const std::filesystem::path& file, std::initializer_list<const char*> endings) {
   return std::ranges::any_of(endings, [&](const char* ending) { return file.extension() == ending; });
@@ -39,8 +34,21 @@ Node read(const std::string& file) {
   if (!stream) throw Error(ExitCode::environment, {.what = "cannot be read", .where = file});
   const std::string text{std::istreambuf_iterator<char>(stream), {}};
   if (ends_with(file, {".yaml", ".yml", ".json"})) return config::document(text, file);
+  if (ends_with(file, {".py"}))
+    throw Error(ExitCode::usage,
+                {.what = "a Python script is not read",
+                 .where = file,
+                 .hint = "its arguments are: print(args.to_json_string()) of its TrainingArguments, "
+                         "written to args.json; or a shell script with the command line that starts it"});
   Node line = read_command_line(text);
-  return line.parts.empty() ? config::document(text, file) : line;
+  if (!line.parts.empty()) return line;
+  Node whole = config::document(text, file);
+  if (whole.kind == Node::Kind::map) return whole;
+  throw Error(ExitCode::usage,
+              {.what = "this has no keys, and no command line that is known",
+               .where = file,
+               .hint = "a YAML or JSON file, or a shell script that starts run_glue.py, run_clm.py or another example "
+                       "of transformers, TRL's `trl sft` or sft.py, or timm's train.py"});
 }
 
 }  // namespace
@@ -55,7 +63,7 @@ const std::vector<Tool>& tools() {
       {"trl-orpo", "TRL's ORPO", {&trl_rows(), &trainer_rows()}, finish_trl_orpo},
       {"trl-reward", "TRL's reward model", {&trl_rows(), &trainer_rows()}, finish_trl_reward},
       {"timm", "timm", {&timm_rows()}, finish_timm},
-      {"transformers", "transformers' TrainingArguments", {&trainer_rows()}, finish_arguments}};
+      {"transformers", "transformers", {&trainer_rows(), &script_rows(), &other_rows()}, finish_transformers}};
   return kTools;
 }
 
@@ -68,6 +76,7 @@ const Tool* tool_of(const Node& theirs) {
     return found == tools().end() ? nullptr : &*found;
   };
   if (const Node* program = theirs.find("program")) {
+    if (program->text.starts_with("run_")) return named("transformers");
     if (program->text == "train.py") return named(has({"model_name_or_path"}) ? "transformers" : "timm");
     const std::string method = program->text.substr(0, program->text.find_first_of("._"));
     return named("trl-" + method);
@@ -84,30 +93,57 @@ const Tool* tool_of(const Node& theirs) {
   }
   if (has({"opt", "sched", "aa", "reprob", "drop_path"}) && has({"model", "epochs", "batch_size"}))
     return named("timm");
-  return has({"per_device_train_batch_size", "num_train_epochs"}) ? named("transformers") : nullptr;
+  return has({"per_device_train_batch_size", "per_gpu_train_batch_size", "num_train_epochs", "train_file"})
+             ? named("transformers")
+             : nullptr;
 }
 
-/// Returns what rows say of one key alone; nothing: they do not have it.
-static std::optional<config::Schema::Instead> instead(const std::vector<const Table*>& tables, const std::string& name,
-                                                      const Node& value) {
-  Node root;
-  root.kind = Node::Kind::map;
-  root.parts.push_back(value);
-  root.parts.back().key = name;
-  if (value.kind == Node::Kind::null) {
-    root.parts.back().kind = Node::Kind::scalar;
-    root.parts.back().text = "true";
-  }
-  Moving job(root);
+/// Leaves out a metric that the job's task does not have.
+static void mind_metric(Moving& job) {
+  const std::string metric = job.value_of("checkpoint.metric");
+  if (metric.empty()) return;
   try {
-    if (!move_all(job, root, tables).empty()) return std::nullopt;
-  } catch (const Error& refused) {
-    return config::Schema::Instead{{}, refused.parts().what};
+    const config::Loaded loaded = config::load(
+        job_schema(), {.file = "the job", .text = job.finish({}, {}, {}, {}).yaml, .set = {"model.pretrained=null"}});
+    const JobSpec& spec = loaded.as<JobSpec>();
+    const auto measured = tasks::catalog().measured(spec.task.type, models::catalog().reads(spec.model.architecture));
+    if (measured.empty() || std::ranges::find(measured, metric) != measured.end()) return;
+    job.remove("checkpoint.metric");
+    job.tell("metric_for_best_model",
+             fmt::format("this task does not measure it: it has {}", fmt::join(measured, ", ")));
+  } catch (const config::SpecError&) {
+    return;  // whoever checks the whole job says more
   }
-  if (value.kind == Node::Kind::null) return config::Schema::Instead{{}, "leave it out"};
-  if (!job.told().empty()) return config::Schema::Instead{{}, job.told().front().why};
-  if (job.settings().empty()) return std::nullopt;
-  return config::Schema::Instead{job.settings()};
+}
+
+Moved moved_by(const Tool& tool, const Node& theirs) {
+  Moved moved{Moving(theirs), {}, {}};
+  moved.unknown = move_all(moved.job, theirs, tool.tables);
+  tool.finish(moved.job);
+  mind_metric(moved.job);
+  return moved;
+}
+
+/// Returns whether the job would have the same lines without one key of theirs.
+static bool changes_nothing(const Tool& tool, Node theirs, const std::string& key, const Moving& with_it) {
+  std::erase_if(theirs.parts, [&](const Node& part) { return part.key == key; });
+  try {
+    return moved_by(tool, theirs).job.lines() == with_it.lines();
+  } catch (const Error&) {
+    return false;  // it must be there
+  }
+}
+
+/// Finds the keys of a moved job that change nothing.
+static void find_unchanging(const Tool& tool, const Node& theirs, Moved& moved) {
+  for (const Node& part : theirs.parts) {
+    const auto is_in = [&](const std::string& dotted) {
+      return dotted == part.key || dotted.starts_with(part.key + ".");
+    };
+    const bool is_known = moved.job.has(part.key) && std::ranges::none_of(moved.unknown, is_in);
+    if (!is_known || moved.job.has_line(part.key) || moved.job.tells(part.key)) continue;
+    if (changes_nothing(tool, theirs, part.key, moved.job)) moved.unchanging.push_back(part.key);
+  }
 }
 
 }  // namespace foreign
@@ -133,10 +169,10 @@ MovedJob move_job(const std::string& file, const std::string& tool) {
                                   .where = file,
                                   .hint = "--from with one of: " + names});
   }
-  foreign::Moving job(theirs);
-  const std::vector<std::string> unknown = foreign::move_all(job, theirs, found->tables);
-  found->finish(job);
-  return job.finish(found->title, std::filesystem::path(file).filename().string(), unknown);
+  foreign::Moved moved = foreign::moved_by(*found, theirs);
+  foreign::find_unchanging(*found, theirs, moved);
+  return moved.job.finish(found->title, std::filesystem::path(file).filename().string(), moved.unknown,
+                          moved.unchanging);
 }
 
 void refuse_foreign_job(const std::filesystem::path& file) {
@@ -157,47 +193,6 @@ void refuse_foreign_job(const std::filesystem::path& file) {
   throw Error(ExitCode::usage, {.what = "this is a job of " + tool->title,
                                 .where = file.string(),
                                 .hint = "`gputrain import " + file.string() + "` writes one for gputrain"});
-}
-
-std::optional<config::Schema::Instead> instead_of_foreign(const std::string& dotted, const config::Node& value) {
-  const std::string last = dotted.substr(dotted.rfind('.') == std::string::npos ? 0 : dotted.rfind('.') + 1);
-  config::Node given = value;
-  // A value that switches something off is told as one that does not: the user has written it down.
-  if (given.kind != config::Node::Kind::map && foreign::is_off(given)) given.kind = config::Node::Kind::null;
-  if (auto found = foreign::instead({&foreign::other_rows()}, last, given)) return found;
-  if (dotted != last) return std::nullopt;
-  if (auto found = foreign::instead({&foreign::other_top_rows()}, last, given)) return found;
-  for (const foreign::Tool& tool : foreign::tools())
-    if (auto found = foreign::instead(tool.tables, last, given)) return found;
-  return std::nullopt;
-}
-
-std::string describe_foreign(const std::string& name) {
-  config::Node root;
-  root.kind = config::Node::Kind::map;
-  root.parts.emplace_back().key = name;
-  root.parts.back().kind = config::Node::Kind::scalar;
-  root.parts.back().text = "1";
-  std::string text;
-  std::vector<std::string> seen;  // TRL has five trainers
-  for (const foreign::Tool& tool : foreign::tools()) {
-    foreign::Moving job(root);
-    std::string what = "gputrain does not have it";
-    try {
-      if (!foreign::move_all(job, root, tool.tables).empty()) continue;
-      what = "`gputrain import` reads it together with other keys";
-      if (!job.told().empty()) what = job.told().front().why;
-      std::string keys;
-      for (const auto& [key, unused] : job.settings()) keys += (keys.empty() ? "" : " and ") + key;
-      if (!keys.empty()) what = "is " + keys + " here";
-    } catch (const Error& refused) {
-      what = refused.parts().what;
-    }
-    if (std::ranges::find(seen, what) != seen.end()) continue;
-    seen.push_back(what);
-    text += name + " of " + tool.title + (what.starts_with("is ") ? " " : ": ") + what + "\n";
-  }
-  return text;
 }
 
 }  // namespace gputrain::app

@@ -16,44 +16,6 @@ using config::Node;
 
 constexpr double kLongestTimeout = 86400;  // seconds; more is meant as none
 
-const Words kOptimizers{{"adamw_torch", "adamw"},
-                        {"adamw_torch_fused", "adamw"},
-                        {"adamw_hf", "adamw"},
-                        {"adamw", "adamw"},
-                        {"adamw_apex_fused", "adamw"},
-                        {"adamw_torch_npu_fused", "adamw"},
-                        {"paged_adamw_32bit", "adamw"},
-                        {"paged_adamw", "adamw"},
-                        {"adamw_bnb_8bit", "adamw8bit"},
-                        {"adamw_8bit", "adamw8bit"},
-                        {"adamw_torch_8bit", "adamw8bit"},
-                        {"paged_adamw_8bit", "adamw8bit"},
-                        {"optimi_adamw", "adamw"},
-                        {"adafactor", "adafactor"},
-                        {"sgd", "sgd"},
-                        {"lion_32bit", "lion"},
-                        {"lion", "lion"},
-                        {"lion_pytorch", "lion"},
-                        {"lion_8bit", "lion"},
-                        {"paged_lion_32bit", "lion"},
-                        {"paged_lion_8bit", "lion"},
-                        {"schedule_free_adamw", "schedule_free_adamw"},
-                        {"muon", "muon"}};
-
-const Words kSchedules{{"linear", "linear"},
-                       {"cosine", "cosine"},
-                       {"constant", "constant"},
-                       {"constant_with_warmup", "constant"},
-                       {"cosine_with_restarts", "cosine_restarts"},
-                       {"polynomial", "polynomial"},
-                       {"inverse_sqrt", "inverse_sqrt"},
-                       {"cosine_with_min_lr", "cosine"},
-                       {"warmup_stable_decay", "wsd"}};
-
-std::string without(const std::string& text, const std::string& prefix) {
-  return text.starts_with(prefix) ? text.substr(prefix.size()) : text;
-}
-
 /// Steps, or with a number below 1 a share of the training.
 std::string length_of(const std::string& text) {
   const Node node = Node{.kind = Node::Kind::scalar, .text = text};
@@ -70,19 +32,20 @@ std::string length_of(const std::string& text) {
 void set_interval(Moving& job, const std::string& strategy, const std::string& steps, const std::string& ours,
                   const std::string& default_strategy, const std::string& default_steps) {
   std::string how = job.text(strategy);
-  if (how.empty() && strategy == "eval_strategy") how = job.text("evaluation_strategy");
   if (how.empty()) how = job.has(steps) && default_strategy == "no" ? "steps" : default_strategy;
   if (how == "epoch") job.set(ours, "1ep");
   if (how == "best") job.set(ours, job.sets("eval.interval") ? job.value_of("eval.interval") : "1ep");
   if (how == "no" || how == "False" || how == "false") job.set(ours, "null");
-  if (how == "steps") job.set(ours, length_of(job.has(steps) ? job.text(steps) : default_steps));
+  if (how != "steps") return;
+  if (job.has(steps)) return job.set(ours, length_of(job.text(steps)));
+  job.set(ours, length_of(default_steps), "the Trainer's default");
 }
 
 void move_optimizer(Moving& job, const std::string& dotted, const Node& value) {
-  const auto found = std::ranges::find(kOptimizers, std::string_view(value.text), &Words::value_type::first);
-  if (found == kOptimizers.end())
+  const std::string ours = our_word("optimizer.type", value.text);
+  if (ours.empty())
     return job.tell(dotted, "no such update rule here: `gputrain list optimizers`; the job takes adamw");
-  job.set("optimizer.type", std::string(found->second));
+  job.set("optimizer.type", ours);
   if (value.text.starts_with("paged_"))
     job.remark("Paged state of the optimizer: train.offload: {optimizer: true} keeps it in the host's memory.");
   if (value.text.find("lion_8bit") != std::string::npos) job.tell(dotted, "lion keeps its average in fp32 here");
@@ -137,12 +100,20 @@ void move_fsdp(Moving& job, const std::string& dotted, const Node& value) {
   if (says("offload")) job.set("train.offload.optimizer", "true");
 }
 
+void move_curve(Moving& job, const std::string& dotted, const Node& value) {
+  const std::string ours = our_word("lr_scheduler.type", value.text);
+  if (!ours.empty()) return job.set("lr_scheduler.type", ours);
+  job.tell(dotted, "no such curve here: `gputrain list lr_schedulers`; the job has the default one");
+}
+
 void move_logging_steps(Moving& job, const std::string&, const Node& value) {
   job.set("log.interval", length_of(value.text));
 }
 
-void move_metric_for_best_model(Moving& job, const std::string&, const Node& value) {
-  job.set("checkpoint.metric", without(value.text, "eval_"));
+void move_metric_for_best_model(Moving& job, const std::string& dotted, const Node& value) {
+  const std::string ours = our_word("checkpoint.metric", value.text);
+  if (!ours.empty()) return job.set("checkpoint.metric", ours);
+  job.tell(dotted, "no task measures it: `gputrain list tasks` has the metrics of each; the best is by the task's own");
 }
 
 void move_dataloader_pin_memory(Moving& job, const std::string&, const Node& value) {
@@ -167,16 +138,16 @@ Table trainer_table() {
       to({"output_dir"}, "output_dir"),
       to({"run_name"}, "name"),
       to({"seed"}, "seed"),
-      to({"per_device_train_batch_size"}, "train.micro_batch_size"),
-      to({"per_device_eval_batch_size"}, "eval.batch_size"),
+      to({"per_device_train_batch_size", "per_gpu_train_batch_size"}, "train.micro_batch_size"),
+      to({"per_device_eval_batch_size", "per_gpu_eval_batch_size"}, "eval.batch_size"),
       to({"gradient_accumulation_steps"}, "train.gradient_accumulation_steps"),
       read_later({"num_train_epochs", "max_steps", "learning_rate", "weight_decay", "adam_beta1", "adam_beta2",
                   "adam_epsilon", "max_grad_norm", "warmup_steps", "warmup_ratio", "lr_scheduler_kwargs",
                   "eval_strategy", "evaluation_strategy", "eval_steps", "save_strategy", "save_steps", "bf16", "fp16",
                   "tf32"}),
-      words({"lr_scheduler_type"}, "lr_scheduler.type", kSchedules,
-            "no such curve here: `gputrain list lr_schedulers`; the rate stays constant"),
+      by({"lr_scheduler_type"}, move_curve),
       by({"optim"}, move_optimizer),
+      flag({"adafactor"}, "optimizer.type", "adafactor"),
       to({"label_smoothing_factor"}, "train.label_smoothing"),
       flag({"gradient_checkpointing", "activation_checkpointing"}, "train.activation_checkpointing", "block"),
       told({"gradient_checkpointing_kwargs", "activation_checkpointing_kwargs"},
@@ -190,6 +161,8 @@ Table trainer_table() {
       by({"logging_steps"}, move_logging_steps),
       to({"save_total_limit"}, "checkpoint.keep_last"),
       by({"metric_for_best_model"}, move_metric_for_best_model),
+      to({"early_stopping_patience"}, "eval.early_stopping.patience"),
+      to({"early_stopping_threshold"}, "eval.early_stopping.min_delta"),
       to({"dataloader_num_workers"}, "data.num_workers"),
       by({"dataloader_pin_memory"}, move_dataloader_pin_memory),
       to({"dataloader_prefetch_factor"}, "data.prefetch_factor"),
@@ -200,8 +173,8 @@ Table trainer_table() {
       flag({"fsdp_config.fsdp_offload_params", "fsdp_config.offload_params"}, "train.offload.optimizer", "true"),
       flag({"fsdp_config.fsdp_activation_checkpointing", "fsdp_config.activation_checkpointing"},
            "train.activation_checkpointing", "block"),
-      told({"fsdp_config", "fsdp_config.*", "fsdp_version", "fsdp_final_state_dict_type", "fp32_norms",
-            "fp32_norm_classes"},
+      told({"fsdp_config", "fsdp_config.*", "fsdp_version", "fsdp_min_num_params", "fsdp_transformer_layer_cls_to_wrap",
+            "fsdp_final_state_dict_type", "fp32_norms", "fp32_norm_classes"},
            "not needed: parallel.shard: parameters shares out each block, and checkpoints are whole on any number of "
            "ranks"),
       by({"ddp_timeout"}, move_ddp_timeout),
@@ -210,12 +183,19 @@ Table trainer_table() {
       told({"group_by_length", "train_sampling_strategy", "length_column_name"},
            "not needed: texts of similar length share a micro-batch"),
       told({"load_best_model_at_end"},
-           "not needed: the best checkpoint is kept beside the newest ones (checkpoint.keep_best)"),
+           "the best checkpoint is RUN/ckpt/best, which `gputrain eval`, `predict` and `export` take; "
+           "RUN/model.safetensors are the last weights"),
       told({"greater_is_better"}, "not needed: each metric knows which values are better"),
       told({"save_only_model"}, "a checkpoint has all that a run needs to go on; model.safetensors are the weights"),
       told({"save_on_each_node", "save_safetensors", "enable_jit_checkpoint", "save_first_step"},
            "not needed: checkpoints are safetensors; `gputrain run --smoke` tries a save at once"),
-      told({"torch_compile*"}, "not needed: nothing is compiled here"),
+      told({"torch_compile*", "torchdynamo"}, "not needed: nothing is compiled here"),
+      told({"fp16_backend", "half_precision_backend", "fp16_opt_level", "use_ipex", "jit_mode_eval", "use_mps_device",
+            "xpu_backend", "tpu_num_cores", "tpu_metrics_debug", "mp_parameters", "use_legacy_prediction_loop",
+            "split_batches", "dispatch_batches"},
+           "not needed: precision says how products are computed, and device on what"),
+      told({"past_index"}, "nothing here does this"),
+      told({"sharded_ddp"}, "its stages are parallel.shard: optimizer, gradients or parameters"),
       told({"use_liger_kernel", "liger_kernel_config", "enable_liger_kernel", "liger_*", "cut_cross_entropy",
             "chunked_cross_entropy*", "use_kernels", "padding_free"},
            "not needed: kernels for the same are always used"),
@@ -316,7 +296,24 @@ void finish_curve(Moving& job) {
   }
 }
 
+/// Leaves out what is of evaluations, in a job without data for them.
+void leave_out_evaluation(Moving& job) {
+  for (const char* ours : {"eval.interval", "eval.batch_size", "eval.at_start", "eval.early_stopping.patience",
+                           "eval.early_stopping.min_delta", "checkpoint.metric"})
+    job.remove(ours);
+  for (const char* theirs :
+       {"eval_strategy", "evaluation_strategy", "eval_steps", "evals_per_epoch", "per_device_eval_batch_size",
+        "per_gpu_eval_batch_size", "eval_batch_size", "eval_on_start", "early_stopping_patience",
+        "early_stopping_threshold", "metric_for_best_model"})
+    if (job.has(theirs) && job.is_on(theirs))
+      job.tell(theirs, "nothing is evaluated, for the job has no data.val: `data: {val: {split: 5%}}`, or a path");
+}
+
 }  // namespace
+
+bool evaluates(const Moving& job) {
+  return job.has("eval_strategy") ? job.is_on("eval_strategy") : job.has("eval_steps");
+}
 
 const Table& trainer_rows() {
   static const Table kRows = trainer_table();
@@ -357,9 +354,11 @@ void finish_trainer(Moving& job) {
   set_interval(job, "eval_strategy", "eval_steps", "eval.interval", "no",
                job.has("logging_steps") ? job.text("logging_steps") : "500");
   set_interval(job, "save_strategy", "save_steps", "checkpoint.interval", "steps", "500");
-  if (job.value_of("eval.interval") == "null" || !job.sets("data.val.split")) {
-    if (!job.sets("data.val.path") && !job.sets("data.val.split")) job.remove("eval.interval");
+  if (job.sets("eval.early_stopping.min_delta") && !job.sets("eval.early_stopping.patience")) {
+    job.remove("eval.early_stopping.min_delta");
+    job.tell("early_stopping_threshold", "training ends early where eval.early_stopping.patience says so");
   }
+  if (!job.sets("data.val.path") && !job.sets("data.val.split")) leave_out_evaluation(job);
 }
 
 }  // namespace gputrain::app::foreign

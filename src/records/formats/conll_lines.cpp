@@ -1,4 +1,7 @@
 #include <algorithm>
+#include <cctype>
+#include <cstdint>
+#include <map>
 #include <string_view>
 #include <utility>
 
@@ -9,6 +12,8 @@
 
 namespace gputrain::records {
 namespace {
+
+constexpr std::string_view kDocument = "-DOCSTART-";  // first cell of a line before each document
 
 std::vector<std::string> cells_of(std::string_view line) {
   std::vector<std::string> cells;
@@ -36,7 +41,51 @@ void check_has_words(const std::vector<std::string>& cells, const std::string& p
                                          "cut -f2,4 FILE"});
 }
 
+/// Returns whether a cell is a tag of IOB, BIOES or BILOU.
+bool is_entity_tag(std::string_view cell) {
+  constexpr std::string_view kParts = "BIESLU";
+  return cell == "O" || (cell.size() > 2 && cell[1] == '-' && kParts.find(cell[0]) != kParts.npos);
+}
+
+/// Returns whether these come again and again, without small letters, as the names of parts of speech do.
+bool are_parts_of_speech(const std::map<std::string, int64_t>& tags, int64_t words) {
+  constexpr int64_t kFewestWords = 50, kLeastMeanCount = 5;
+  const auto is_small = [](unsigned char c) { return std::islower(c) != 0; };
+  return words >= kFewestWords && words >= kLeastMeanCount * std::ssize(tags) &&
+         std::ranges::none_of(tags, [&](const auto& tag) { return std::ranges::any_of(tag.first, is_small); });
+}
+
 }  // namespace
+
+bool is_conll(std::string_view begin, bool is_whole) {
+  if (!is_whole) begin = begin.substr(0, begin.rfind('\n') + 1);
+  std::map<std::string, int64_t> tags;
+  size_t columns = 0;
+  int64_t words = 0, sentences = 0;
+  bool is_between = true;
+  while (!begin.empty()) {
+    const size_t end = std::min(begin.find('\n'), begin.size());
+    const std::string_view line = begin.substr(0, end);
+    begin.remove_prefix(std::min(end + 1, begin.size()));
+    const std::vector<std::string> cells = cells_of(line);
+    const bool is_end = cells.empty();
+    if (!is_end && cells.front() == kDocument) return true;
+    if (is_end || (is_between && is_comment(line, cells))) {
+      is_between = true;
+      continue;
+    }
+    sentences += is_between ? 1 : 0;
+    is_between = false;
+    if (columns == 0) columns = cells.size();
+    if (columns < 2 || cells.size() != columns) return false;
+    ++tags[cells.back()];
+    ++words;
+  }
+  if (sentences < 2) return false;
+  const bool has_entities =
+      tags.size() > 1 && std::ranges::all_of(tags, [](const auto& tag) { return is_entity_tag(tag.first); });
+  return has_entities || are_parts_of_speech(tags, words);
+}
 
 std::vector<Record> records_of_conll(datasets::TextWindow& text, const RecordFile& file) {
   using Json = nlohmann::ordered_json;
@@ -59,7 +108,7 @@ std::vector<Record> records_of_conll(datasets::TextWindow& text, const RecordFil
   int64_t number = text.line();
   for (auto line = text.next_line(); line; number = text.line(), line = text.next_line()) {
     const std::vector<std::string> cells = cells_of(*line);
-    if (cells.empty() || cells.front() == "-DOCSTART-") {
+    if (cells.empty() || cells.front() == kDocument) {
       end_sentence();
       continue;
     }

@@ -73,6 +73,12 @@ std::vector<Record> records_of_tsv(datasets::TextWindow& text, const RecordFile&
 /// of file.
 std::vector<Record> records_of_conll(datasets::TextWindow& text, const RecordFile& file);
 
+/// Returns whether a text begins as a CoNLL file: lines of as many cells each, whose last ones are tags, in sentences;
+/// or with a line -DOCSTART-.
+bool is_conll(std::string_view begin, bool is_whole);
+/// Returns whether the file at this path does, whose name says nothing. Throws Error(data) if it cannot be read.
+bool is_conll_file(const std::string& path);
+
 /// Reads a record per row of a Parquet file, with the columns that are wanted. A row with text that is not UTF-8 is a
 /// record with a problem. Throws Error(data) if the file is no Parquet file, cut off or broken, or has none of the
 /// columns; Error(environment) if this build reads no Parquet files.

@@ -45,4 +45,12 @@ const RecordFormat* format_of_file(const std::string& path) {
   return found == record_formats().end() ? nullptr : &*found;
 }
 
+bool is_conll_file(const std::string& path) {
+  constexpr size_t kLookedAt = size_t{64} << 10;
+  int64_t bytes_left = datasets::kMostTextBytes;
+  const datasets::TextWindow text(path, bytes_left);
+  const std::string_view all = text.text();
+  return is_conll(all.substr(0, kLookedAt), !text.has_more() && all.size() <= kLookedAt);
+}
+
 }  // namespace gputrain::records

@@ -84,6 +84,7 @@ HeaderJson header_of(const std::string& key, const MadeSamples& made) {
           {"problems", problems},
           {"classes", made.classes},
           {"has_more", made.has_more},
+          {"is_chat", made.is_chat},
           {"longest", made.longest},
           {"cut", {made.cut, made.longest_uncut}},
           {"bad", {made.bad.count, made.bad.of, made.bad.first_what, made.bad.first_where}},
@@ -99,6 +100,7 @@ void read_header(const HeaderJson& header, MadeSamples& made) {
     made.problems[problem.at(0)] = {problem.at(1).get<std::string>(), problem.at(2).get<std::string>()};
   made.classes = header.at("classes").get<std::vector<std::string>>();
   made.has_more = header.at("has_more");
+  made.is_chat = header.at("is_chat");
   made.longest = header.at("longest");
   made.cut = header.at("cut").at(0);
   made.longest_uncut = header.at("cut").at(1);

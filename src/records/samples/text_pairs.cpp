@@ -165,7 +165,9 @@ class TextPairs final : public SampleBuilder {
       throw Error(ExitCode::data,
                   {.what = "no text in '" + names.front() + "'" + (text < kPartners ? "" : ", which others have"),
                    .where = {},
-                   .hint = "data.text.columns: {text: NAME, text_pair: NAME}"});
+                   .hint = "a model that gives vectors (model.config.head: embedder) reads pairs: anchor and positive, "
+                           "sentence1 and sentence2, or data.text.columns: {text: NAME, text_pair: NAME}; for classes, "
+                           "model.config.head: classifier"});
     draft.texts.push_back({.text = record[*name].get<std::string>()});
   }
 

@@ -69,11 +69,11 @@ TextSamples::TextSamples(const data::DatasetRequest& request, std::vector<Draft>
   finish(request);
 }
 
-TextSamples::TextSamples(const TextSamples& whole, std::vector<int64_t> chosen)
+TextSamples::TextSamples(const TextSamples& whole, std::vector<int64_t> chosen, data::Split role)
     : builder_(whole.builder_),
       made_(whole.made_),
       chosen_(std::move(chosen)),
-      is_part_(true),
+      tells_unread_(role == data::Split::train),
       row_size_(whole.row_size_),
       layout_(whole.layout_),
       content_hash_(whole.content_hash_) {
@@ -143,7 +143,12 @@ MadeSamples TextSamples::make(const data::DatasetRequest& request, std::vector<D
     builder_->tokenizer_ = tokenizer_for(request, texts);
   }
   builder_->check_texts();
-  return encode(drafts, builder_->most_of_text(most));
+  const bool is_chat = std::ranges::any_of(drafts, [](const Draft& draft) {
+    return std::ranges::any_of(draft.texts, [](const LearnedText& text) { return !text.is_plain; });
+  });
+  MadeSamples made = encode(drafts, builder_->most_of_text(most));
+  made.is_chat = is_chat;
+  return made;
 }
 
 void TextSamples::finish(const data::DatasetRequest& request) {
@@ -326,7 +331,7 @@ void TextSamples::read_packed(int64_t index, const data::SampleRow& row) const {
   for (const int64_t sample : rows_.row(index)) *good++ = made_->numbers[static_cast<size_t>(sample)];
 }
 
-std::shared_ptr<const data::Dataset> TextSamples::part(double begin, double end, data::Split) const {
+std::shared_ptr<const data::Dataset> TextSamples::part(double begin, double end, data::Split role) const {
   if (!builder_->divides_in_order()) return nullptr;
   const auto all = std::ssize(chosen_);
   const auto place = [&](double fraction) { return std::llround(fraction * static_cast<double>(all)); };
@@ -335,7 +340,7 @@ std::shared_ptr<const data::Dataset> TextSamples::part(double begin, double end,
     chosen.push_back(chosen_[static_cast<size_t>(data::sample_of_split(i, all))]);
   if (chosen.empty()) throw Error(ExitCode::data, {.what = "less than one sample", .where = made_->files});
   std::ranges::sort(chosen);
-  return std::shared_ptr<const TextSamples>(new TextSamples(*this, std::move(chosen)));
+  return std::shared_ptr<const TextSamples>(new TextSamples(*this, std::move(chosen), role));
 }
 
 std::optional<int64_t> TextSamples::class_of(int64_t index) const {
@@ -358,7 +363,7 @@ std::string TextSamples::describe() const {
   std::string text = fmt::format("{}{} of {}, {}", counted(std::ssize(chosen_), words.sample), words.behind_sample,
                                  made_->files, counted(tokens, "token"));
   if (words.tells_learned) text += ", " + grouped(learned) + " learned";
-  const std::string unread = made_->unread.empty() || is_part_ ? "" : "; not read: " + made_->unread;
+  const std::string unread = made_->unread.empty() || !tells_unread_ ? "" : "; not read: " + made_->unread;
   if (!packs()) return text + ", at most " + grouped(layout_.token_count()) + " each" + words.tail + unread;
   const double room = static_cast<double>(rows_.size()) * static_cast<double>(row_size_);
   return text +

@@ -69,6 +69,7 @@ struct MadeSamples {
   std::map<int64_t, Problem> problems;
   std::vector<std::string> classes;
   bool has_more = false;  // true: has parts that only some data has: second texts, numbers
+  bool is_chat = false;   // true: a chat template has written texts
   int64_t longest = 1, cut = 0, longest_uncut = 0;
   BadRecords bad;
   std::string files;                  // "2 files"
@@ -193,9 +194,11 @@ class TextSamples final : public data::Dataset {
   std::shared_ptr<const tokenizers::Tokenizer> tokenizer() const override { return builder_->tokenizer_; }
   uint64_t content_hash() const override { return content_hash_; }
   std::string describe() const override;
+  /// Returns whether a chat template has written texts.
+  bool is_chat() const noexcept { return made_->is_chat; }
 
  private:
-  TextSamples(const TextSamples& whole, std::vector<int64_t> chosen);
+  TextSamples(const TextSamples& whole, std::vector<int64_t> chosen, data::Split role);
 
   MadeSamples make_of_records(const data::DatasetRequest& request, AllRecords all, int64_t most);
   std::vector<Draft> drafts_of(std::vector<Record>& records) const;
@@ -215,7 +218,7 @@ class TextSamples final : public data::Dataset {
   std::shared_ptr<SampleBuilder> builder_;
   std::shared_ptr<const MadeSamples> made_;
   std::vector<int64_t> chosen_;  // samples of this part
-  bool is_part_ = false;
+  bool tells_unread_ = true;     // false: another part tells it
   int64_t row_size_ = 0, most_in_row_ = 0;
   PackedRows rows_;  // samples by their number, if packed
   data::SampleLayout layout_;

@@ -282,8 +282,15 @@ void RecordTexts::tell_unread(const chat::Conversations& conversations, const Js
   for (const std::string& warning : warnings) log::warning(warning);
 }
 
+bool RecordTexts::has_conversations() const {
+  const std::lock_guard lock(told_->mutex);
+  return told_->has_conversations;
+}
+
 void RecordTexts::check_marks(const tokenizers::Tokenizer& tokenizer) const {
   if (!conversations_) return;
+  if (options_.chat_template && !has_conversations())
+    tell_once("data.text.chat_template has no effect: there are no conversations, which are lists of messages");
   {
     const std::lock_guard lock(told_->mutex);
     if (!told_->has_conversations || std::exchange(told_->marks, true)) return;

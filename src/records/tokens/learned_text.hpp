@@ -63,7 +63,10 @@ class RecordTexts {
   /// names them, or an instruction with an output as Alpaca does. Throws Error(data).
   LearnedText of(const nlohmann::ordered_json& record) const;
 
-  /// Warns if the tokenizer has no single token for a mark of the chat template, such as <|im_end|>.
+  /// Returns whether a text so far was a conversation, which the chat template has written.
+  bool has_conversations() const;
+  /// Warns if data.text.chat_template had no effect. Warns if the tokenizer has no
+  /// single token for a mark of the chat template, such as <|im_end|>.
   void check_marks(const tokenizers::Tokenizer& tokenizer) const;
 
   /// Returns a prompt with an answer, which is learned: two texts, or two lists of messages. `record` may have tools

@@ -86,6 +86,13 @@ bool mark_entities(const std::vector<std::string>& tags) {
   return std::ranges::any_of(tags, [](const std::string& tag) { return tag_of(tag).kind != tag; });
 }
 
+bool are_numbers(const std::vector<std::string>& tags) {
+  const auto is_number = [](const std::string& tag) {
+    return !tag.empty() && tag.find_first_not_of("0123456789") == std::string::npos;
+  };
+  return !tags.empty() && std::ranges::all_of(tags, is_number);
+}
+
 Hits entity_hits(const at::Tensor& rows) {
   Hits hits;
   EntityFinder guessed, truth;

@@ -10,6 +10,7 @@
 #include <ATen/ops/where.h>
 
 #include "entities.hpp"
+#include "gputrain/core/log.hpp"
 #include "gputrain/tasks/cross_entropy.hpp"
 
 namespace gputrain::tasks {
@@ -22,7 +23,15 @@ struct TaggingSpec {
 class Tagging final : public Task {
  public:
   Tagging(const TaggingSpec&, const TaskRequest& request)
-      : label_smoothing_(request.label_smoothing), codes_(tag_codes(request.class_names, request.layout.outputs)) {}
+      : label_smoothing_(request.label_smoothing),
+        codes_(tag_codes(request.class_names, request.layout.outputs)),
+        has_entities_(!are_numbers(request.class_names)) {
+    if (!has_entities_)
+      log::warning(
+          "the tags are numbers, which do not tell entities (B-X, I-X): entity_f1 is not measured, and the accuracy "
+          "says "
+          "which checkpoint is the best; write the names of the tags into the data to measure entities");
+  }
 
   static Target target() { return Target::tags; }
 
@@ -72,9 +81,20 @@ class Tagging final : public Task {
     tally.add("loss", ops::cross_entropy(logits.contiguous(), targets, {.classes = last.classes}).sum);
   }
 
+ protected:
+  /// Leaves out entities that the tags do not tell.
+  std::vector<Metric> chosen(std::vector<Metric> all) const override {
+    if (has_entities_) return all;
+    std::erase_if(all, [](const Metric& metric) { return metric.name == "entity_f1"; });
+    for (Metric& metric : all)
+      if (metric.name == "accuracy") metric.use = Metric::Use::best;
+    return all;
+  }
+
  private:
   double label_smoothing_;
   at::Tensor codes_;  // int64 [classes]
+  bool has_entities_;
 };
 
 const config::Registered<Tagging, TaggingSpec> registered_tagging{

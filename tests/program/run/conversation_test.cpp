@@ -78,7 +78,7 @@ TEST_F(ConversationTest, IsAnsweredAfterTraining) {
   const Result trained =
       gputrain({"run", job(published(), "{max_steps: 150, global_batch_size: 4}"), "--output-dir", run});
   ASSERT_EQ(trained.exit_code, 0) << trained.err;
-  EXPECT_THAT(trained.out, HasSubstr("packed into"));
+  EXPECT_THAT(trained.out, AllOf(HasSubstr("packed into"), HasSubstr("generate " + run + " --chat")));
   EXPECT_TRUE(fs::exists(run + "/tokenizer.json"));
   fs::remove_all(folder / "tokenizer");  // the run folder has its own
   const std::string prompts = folder.write("p.jsonl", "{\"prompt\": \"say c\"}\n{\"prompt\": \"say f\"}\n");

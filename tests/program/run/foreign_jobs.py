@@ -201,6 +201,45 @@ lora_target_modules: [q_proj, k_proj, v_proj, o_proj]
 """),
 }
 
+# Arguments of transformers' Trainer, each with another value than its own default.
+ARGUMENTS = {
+    "output_dir": "out", "seed": 7, "per_device_train_batch_size": 4, "per_device_eval_batch_size": 2,
+    "gradient_accumulation_steps": 2, "num_train_epochs": 2, "learning_rate": 3e-5, "weight_decay": 0.01,
+    "adam_beta1": 0.8, "adam_beta2": 0.98, "adam_epsilon": 1e-7, "max_grad_norm": 0.5, "warmup_ratio": 0.1,
+    "lr_scheduler_type": "cosine", "optim": "adamw_torch", "bf16": True, "eval_strategy": "steps", "eval_steps": 50,
+    "save_strategy": "steps", "save_steps": 100, "save_total_limit": 2, "logging_steps": 20, "report_to": ["wandb"],
+    "label_smoothing_factor": 0.1, "load_best_model_at_end": True, "metric_for_best_model": "eval_accuracy",
+    "greater_is_better": True, "early_stopping_patience": 3, "dataloader_num_workers": 2, "group_by_length": True,
+    "gradient_checkpointing": True, "push_to_hub": True, "eval_on_start": True, "torch_compile": True}
+
+# Command lines of transformers' example scripts, and some of the lines of their jobs.
+SCRIPTS = {
+    "python run_glue.py --model_name_or_path google-bert/bert-base-cased --task_name mrpc --do_train --do_eval "
+    "--max_seq_length 128 --per_device_train_batch_size 32 --learning_rate 2e-5 --num_train_epochs 3 --output_dir out/mrpc":
+        {"model.type": "bert", "model.config.head": "classifier", "data.text.max_length": 128,
+         "data.text.columns.text": "sentence1", "data.text.columns.text_pair": "sentence2",
+         "data.val.path": "data/glue/mrpc/validation/*.parquet", "eval.interval": None},
+    "CUDA_VISIBLE_DEVICES=0,1 torchrun --nproc_per_node 2 examples/pytorch/text-classification/run_classification.py "
+    "--model_name_or_path distilbert-base-uncased --train_file a.csv --validation_file b.csv --max_seq_length 256 "
+    "--label_column_name stars --eval_strategy epoch --metric_for_best_model f1 --early_stopping_patience 2":
+        {"model.config.head": "classifier", "data.train.path": "a.csv", "data.val.path": "b.csv", "data.text.columns.label": "stars",
+         "eval.interval": "1ep", "checkpoint.metric": "f1", "eval.early_stopping.patience": 2},
+    "accelerate launch --num_processes 4 run_clm.py --model_name_or_path openai-community/gpt2 --dataset_name Salesforce/wikitext "
+    "--dataset_config_name wikitext-2-raw-v1 --block_size 512 --do_train --do_eval":
+        {"model.type": "gpt", "data.text.max_length": 512, "data.text.packing": True,
+         "data.val.path": "data/wikitext/wikitext-2-raw-v1/validation/*.parquet"},
+    "deepspeed --num_gpus 8 run_clm.py --deepspeed ds_z2.json --model_name_or_path Qwen/Qwen3-0.6B --train_file a.txt "
+    "--validation_split_percentage 10":
+        {"model.type": "gpt", "parallel.shard": "gradients", "data.train.format": "text", "data.val.split": "10%"},
+    "python3 run_mlm.py --model_name_or_path FacebookAI/roberta-base --train_file a.txt --mlm_probability 0.2 --line_by_line False":
+        {"model.type": "bert", "model.config.head": "mlm", "data.text.masking.fraction": 0.2},
+    "python run_ner.py --model_name_or_path google-bert/bert-base-cased --train_file a.jsonl --validation_file b.jsonl":
+        {"model.config.head": "tagger", "data.text.columns.tags": "ner_tags"},
+    "accelerate launch run_glue_no_trainer.py --model_name_or_path google-bert/bert-base-cased --task_name sst2 "
+    "--num_warmup_steps 100 --max_train_steps 1000 --checkpointing_steps epoch":
+        {"model.config.head": "classifier", "train.max_steps": 1000, "lr_scheduler.warmup": 100, "checkpoint.interval": "1ep"},
+}
+
 TIMM = {
     "resnet50_rand": ("train.sh", "./distributed_train.sh 2 /imagenet/ --model resnet50 -b 64 --sched cosine --epochs 200 --lr 0.05 "
                       "--amp --remode pixel --reprob 0.6 --aug-splits 3 --aa rand-m9-mstd0.5-inc1 --resplit --split-bn "

@@ -160,6 +160,15 @@ optimizer: {type: adamw, lr: 0.005}
               HasSubstr("gives a class, and generate is for models that continue texts"));
 }
 
+TEST_F(Preferences, OfPlainTextsUseNoChatTemplate) {
+  const std::string job = write_job("{type: dpo}");
+  const Result plain = run(job, "run", {"--set", "train.max_steps=1", "--set", "data.text.chat_template=chatml"});
+  ASSERT_EQ(plain.exit_code, 0) << plain.err;
+  EXPECT_THAT(plain.err, ::testing::HasSubstr("data.text.chat_template has no effect"));
+  EXPECT_THAT(plain.out, ::testing::AllOf(::testing::HasSubstr(" generate " + (folder_ / "run")),
+                                          ::testing::Not(::testing::HasSubstr("--chat"))));
+}
+
 TEST_F(Preferences, SayWhatIsWrongWithARecord) {
   const std::string job = write_job("{type: dpo}");
   folder_.write("seen.jsonl", pair_of(0).dump() + "\n" + R"({"prompt": "red", "chosen": " a colour"})" + "\n");

@@ -147,6 +147,48 @@ TEST_F(TextTask, IsPredictedWithoutItsDataBeforeItHasEnded) {
   }
 }
 
+TEST_F(TextTask, OfTagsThatAreNumbersMeasuresNoEntities) {
+  const std::string job = write_job("tagging");
+  std::string lines;
+  for (int i = 0; i < kSamples; ++i)
+    lines += Json{{"tokens", {word_of(i), "house"}}, {"tags", {i % 2, 0}}}.dump() + "\n";
+  folder_.write("data.jsonl", lines);
+  const Result result = run(job, "run", {"--set", "train.max_steps=4"});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.err, ::testing::HasSubstr("the tags are numbers"));
+  EXPECT_THAT(result.out, ::testing::HasSubstr("result  val/accuracy"));
+  EXPECT_FALSE(metrics("run").contains("val/entity_f1"));
+}
+
+TEST_F(TextTask, TagsAFileOfWordsAsItsFormSays) {
+  ASSERT_EQ(run(write_job("tagging"), "run", {"--set", "train.max_steps=2"}).exit_code, 0);
+  const std::string words = folder_.write("words.txt", "-DOCSTART- -X- O\n\nred O\nhouse O\n\nold O\n");
+  const Result result = gputrain({"predict", folder_ / "run", words, "--json"}, kOneThread);
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.out, ::testing::AllOf(::testing::HasSubstr(R"("words":["red","house"])"),
+                                           ::testing::Not(::testing::HasSubstr("DOCSTART"))));
+  EXPECT_THAT(result.err, ::testing::HasSubstr("is read as .conll"));
+}
+
+TEST_F(TextTask, IsPredictedIntoATableOfTheNameOfItsFile) {
+  ASSERT_EQ(run(write_job("text_classification"), "run", {"--set", "train.max_steps=2"}).exit_code, 0);
+  const std::string texts = folder_.write("texts.txt", "red house\nbig house\n");
+  const auto written = [&](const std::string& name) {
+    const Result result = gputrain({"predict", folder_ / "run", texts, "--output", folder_ / name}, kOneThread);
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    return read_file(folder_ / name);
+  };
+  EXPECT_THAT(written("out.csv"),
+              ::testing::MatchesRegex("label,probability,probabilities_colour,probabilities_size\n"
+                                      "(colour|size),0[.][0-9]+,0[.][0-9]+,0[.][0-9]+\n(colour|size),[^\n]+\n"));
+  EXPECT_THAT(written("out.tsv"), ::testing::StartsWith("label\tprobability\t"));
+  EXPECT_THAT(written("out.jsonl"), ::testing::StartsWith("{\"label\":"));
+  EXPECT_THAT(written("out.txt"), ::testing::MatchesRegex("(colour|size)\t0[.][0-9]+\n(.|\n)*"));
+  const Result both =
+      gputrain({"predict", folder_ / "run", texts, "--json", "--output", folder_ / "b.csv"}, kOneThread);
+  EXPECT_EQ(both.exit_code, 2);
+}
+
 TEST_P(TextTasks, LearnsMadeUpTexts) {
   const auto& [task, metric, least] = GetParam();
   const Result result = run(write_job(task), "run");
