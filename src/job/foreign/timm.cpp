@@ -214,7 +214,7 @@ void finish_data(Moving& job) {
   job.set_text("data.train.path", inside(job.has("train_split") ? job.text("train_split") : "train", {"training"}));
   job.set("data.train.format", "imagefolder");
   job.set_text("data.val.path", inside(job.has("val_split") ? job.text("val_split") : "val", {"validation", "test"}));
-  job.tell("num_classes", "not needed: classes are the folders of the data");
+  if (job.has("num_classes")) job.tell("num_classes", "not needed: classes are the folders of the data");
 }
 
 void finish_rule(Moving& job) {
