@@ -24,6 +24,7 @@ namespace gputrain::testing_support {
 namespace {
 
 namespace fs = std::filesystem;
+using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 
 constexpr int64_t kSide = 16;
