@@ -67,7 +67,10 @@ std::string yaml_of(const PlanCandidate& candidate) {
   add("virtual_stages", candidate.virtual_stages);
   return fmt::format(
       "parallel: {{{}}}\n"
-      "train: {{micro_batch_size: {}, gradient_accumulation_steps: {}, activation_checkpointing: {}}}\n",
+      "train:\n"
+      "  micro_batch_size: {}\n"
+      "  gradient_accumulation_steps: {}\n"
+      "  activation_checkpointing: {}\n",
       parallel, candidate.micro_batch, candidate.accumulation, candidate.checkpointing);
 }
 

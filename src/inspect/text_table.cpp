@@ -28,6 +28,19 @@ void TextTable::add(std::vector<std::string> cells) {
   rows_.push_back(std::move(cells));
 }
 
+std::string TextTable::text(size_t most, const std::vector<std::string>& spare) const {
+  TextTable narrower = *this;
+  for (const std::string& name : spare) {
+    const std::string text = narrower.text();
+    if (most == 0 || width_of(text.substr(0, text.find('\n'))) <= most) break;
+    const auto& head = rows_.front();
+    const auto column = static_cast<size_t>(std::ranges::find(head, name) - head.begin());
+    for (auto& row : narrower.rows_)
+      if (column < row.size()) row[column].clear();
+  }
+  return narrower.text();
+}
+
 std::string TextTable::text() const {
   std::vector<size_t> widths(alignment_.size(), 0);
   for (const auto& row : rows_) {

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace gputrain::app {
@@ -17,6 +18,9 @@ class TextTable {
 
   /// Returns lines that end in '\n'. Omits columns without content.
   std::string text() const;
+  /// Returns lines of at most `most` characters, as far as it takes to leave out columns of `spare`, which are named by
+  /// their first cells, the least important first. `most` 0: leaves out none.
+  std::string text(size_t most, const std::vector<std::string>& spare) const;
 
  private:
   std::string alignment_;

@@ -43,7 +43,7 @@ std::string conclusion(const std::vector<GpuOffer>& offers) {
   const std::string why = by_cost != nullptr
                               ? "is the cheapest that fits, with " + dollars(taken.cost()) + " dollars"
                               : "is the fastest that fits; --gpus " + name + "=PRICE_OF_AN_HOUR,... names the cheapest";
-  return fmt::format("{} {}. All of this is predicted, nothing was run on a GPU. Its settings, for the job:\n\n{}",
+  return fmt::format("{} {}. All of this is predicted, nothing was run on a GPU.\nIts settings, for the job:\n\n{}",
                      name, why, yaml_of(taken.row().candidate));
 }
 
@@ -69,14 +69,16 @@ std::string offers_page(const Job& job, const std::vector<GpuOffer>& offers) {
                fits ? dollars(offer.cost()) : ""});
   }
   const ClusterRates& rates = first.request.rates;
-  return job_line(job, first.plans) +
-         fmt::format(
-             "gpus    {} of a kind; {:.0f} % of their memory are left to their context, NCCL and gaps\n"
-             "memory  weights, gradients and optimizer: exact; activations: {}\n"
-             "rates   published, data sheets; assumed: {:.0f} % of compute and {:.0f} % of memory traffic are reached\n"
-             "time    of training alone, without evaluations and saves\n\n{}\n{}",
-             first.request.world_size, 100 * kKeptMemory, first.plans.how_activations, 100 * rates.compute.share,
-             100 * rates.memory.share, table.text(), conclusion(offers));
+  const std::string head = fmt::format(
+      "gpus    {} of a kind; {:.0f} % of their memory are left to their context, NCCL and gaps\n"
+      "memory  weights, gradients and optimizer: exact; activations: {}\n"
+      "rates   published, data sheets; assumed: {:.0f} % of compute and {:.0f} % of memory traffic are reached\n"
+      "time    of {}training alone, without evaluations and saves\n",
+      first.request.world_size, 100 * kKeptMemory, first.plans.how_activations, 100 * rates.compute.share,
+      100 * rates.memory.share, first.plans.steps == INT64_MAX ? "" : counted(first.plans.steps, "step") + " of ");
+  const auto columns = monitor::Console::detect(true).columns;
+  return for_terminal(job_line(job, first.plans) + head) + "\n" +
+         table.text(columns, {"passes", "checkpointing", "micro", "memory"}) + "\n" + conclusion(offers);
 }
 
 nlohmann::json offers_json(const std::vector<GpuOffer>& offers) {

@@ -2,11 +2,15 @@
 
 #include <algorithm>
 
+#include <sstream>
+
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "gputrain/core/numbers.hpp"
+#include "gputrain/core/wrap.hpp"
 #include "gputrain/inspect/text_table.hpp"
+#include "gputrain/monitor/console.hpp"
 #include "gputrain/monitor/format.hpp"
 
 namespace gputrain::app {
@@ -111,7 +115,15 @@ std::string plan_head(const Job& job, const PlanRequest& request, const Plans& p
                monitor::significant(one.constant.value / one.unit) + " " + one.unit_name, one.constant.origin,
                share_text(one.constant)});
   }
-  return text + table.text();
+  return for_terminal(text) + for_terminal(table.text());
+}
+
+std::string for_terminal(const std::string& text) {
+  const size_t columns = monitor::Console::detect(true).columns;
+  std::istringstream lines(text);
+  std::string fitting;
+  for (std::string line; std::getline(lines, line);) fitting += (columns > 0 ? wrapped(line, columns, 8) : line) + "\n";
+  return fitting;
 }
 
 std::string plan_table(const Plans& plans) {
@@ -127,10 +139,10 @@ std::string plan_table(const Plans& plans) {
                name_of(row.time.limit())});
   }
   return fmt::format(
-      "\n{}\n{} of {} candidates fit. All of this is predicted, nothing was run on a GPU. The first one, for the "
+      "\n{}\n{} of {} candidates fit. All of this is predicted, nothing was run on a GPU.\nThe first one, for the "
       "job:\n\n{}",
-      table.text(), grouped(std::ssize(plans.fitting)), grouped(std::ssize(plans.all)),
-      yaml_of(plans.fitting.front().candidate));
+      table.text(monitor::Console::detect(true).columns, {"replicas", "sent", "MFU", "passes", "limit", "shard"}),
+      grouped(std::ssize(plans.fitting)), grouped(std::ssize(plans.all)), yaml_of(plans.fitting.front().candidate));
 }
 
 nlohmann::json plan_json(const PlanRequest& request, const Plans& plans) {

@@ -10,6 +10,8 @@
 
 namespace gputrain::app {
 
+/// Breaks lines that are wider than the terminal; a file or a pipe gets them whole.
+std::string for_terminal(const std::string& text);
 /// Returns the line of the job: its model and a step's samples.
 std::string job_line(const Job& job, const Plans& plans);
 /// Returns tokens, or samples, per second, and which of them.
