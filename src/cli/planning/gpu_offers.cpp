@@ -8,6 +8,7 @@
 
 #include "gputrain/core/numbers.hpp"
 #include "gputrain/inspect/text_table.hpp"
+#include "gputrain/monitor/console.hpp"
 #include "gputrain/monitor/format.hpp"
 #include "plan_page.hpp"
 
