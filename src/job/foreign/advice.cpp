@@ -65,6 +65,13 @@ bool has_exact(const Table& table, const std::string& name) {
                              [&](const Row& row) { return std::ranges::find(row.names, name) != row.names.end(); });
 }
 
+void add(Node& map, const std::string& key, const std::string& text) {
+  Node& part = map.parts.emplace_back();
+  part.kind = Node::Kind::scalar;
+  part.key = key;
+  part.text = text;
+}
+
 /// Returns the lines that a key sets together with what a tool's job needs at least.
 std::vector<std::string> lines_of(const Tool& tool, const std::string& name) {
   const auto lines_with = [&](const std::string& value) {
@@ -75,7 +82,7 @@ std::vector<std::string> lines_of(const Tool& tool, const std::string& name) {
                                                           {"val_size", "0.1"},         {"validation_file", "x.jsonl"}};
     if (!value.empty()) std::erase_if(keys, [&](const auto& key) { return key.first == name; });
     if (!value.empty()) keys.emplace_back(name, value);
-    for (const auto& [key, text] : keys) root.parts.push_back({.kind = Node::Kind::scalar, .text = text, .key = key});
+    for (const auto& [key, text] : keys) add(root, key, text);
     return moved_by(tool, root).job.lines();
   };
   std::vector<std::string> changed;
@@ -97,7 +104,7 @@ std::vector<std::string> lines_of(const Tool& tool, const std::string& name) {
 std::string meaning_in(const Tool& tool, const std::vector<const Table*>& tables, const std::string& name) {
   Node root;
   root.kind = Node::Kind::map;
-  root.parts.push_back({.kind = Node::Kind::scalar, .text = "1", .key = name});
+  add(root, name, "1");
   Moving job(root);
   try {
     if (!move_all(job, root, tables).empty()) return {};
