@@ -269,8 +269,6 @@ std::optional<FoundRecords> found_labelled(const LookedAt& records) {
   return found;
 }
 
-bool is_table(const RecordFormat& format) { return format.name == "csv" || format.name == "tsv"; }
-
 /// Finds texts with classes in a table without a row of names, such as SST-2's: the first row's class comes again.
 std::optional<FoundRecords> found_without_names(const std::string& path, const RecordFormat& format) {
   const LookedAt rows(first_records(path, format, /*are_numbers=*/true));
@@ -323,7 +321,8 @@ std::optional<FoundRecords> found_records(const std::string& path, bool for_enco
     found->format = format->name;
     return found;
   }
-  return is_table(*format) ? found_without_names(path, *format) : std::nullopt;
+  const bool has_first_row = format->name == "csv" || format->name == "tsv";
+  return has_first_row ? found_without_names(path, *format) : std::nullopt;
 }
 
 std::string column_names_of(const std::string& path) {

@@ -168,7 +168,7 @@ RolePaths paths_in(const fs::path& folder) {
     paths.train = paths.first = folder / files.others[0];
   else if (!paths.train.empty())
     for (const std::string& name : files.others) paths.notes.push_back(name + " is not read: its name says no use");
-  else if (!all.empty())
+  else if (!all.empty() && datasets::folders_within(folder.string()).empty())
     throw Error(ExitCode::usage, {.what = "no file says by its name that it is to be learned; the first is " + all[0],
                                   .where = folder.string(),
                                   .hint = "call it train" + fs::path(all[0]).extension().string() +

@@ -290,7 +290,8 @@ bool RecordTexts::has_conversations() const {
 void RecordTexts::check_marks(const tokenizers::Tokenizer& tokenizer) const {
   if (!conversations_) return;
   if (options_.chat_template && !has_conversations())
-    tell_once("data.text.chat_template has no effect: there are no conversations, which are lists of messages");
+    tell_once(
+        "data.text.chat_template writes none of the texts: there are no conversations, which are lists of messages");
   {
     const std::lock_guard lock(told_->mutex);
     if (!told_->has_conversations || std::exchange(told_->marks, true)) return;

@@ -65,7 +65,7 @@ class RecordTexts {
 
   /// Returns whether a text so far was a conversation, which the chat template has written.
   bool has_conversations() const;
-  /// Warns if data.text.chat_template had no effect. Warns if the tokenizer has no
+  /// Warns if data.text.chat_template has written none of the texts. Warns if the tokenizer has no
   /// single token for a mark of the chat template, such as <|im_end|>.
   void check_marks(const tokenizers::Tokenizer& tokenizer) const;
 

@@ -164,7 +164,7 @@ TEST_F(Preferences, OfPlainTextsUseNoChatTemplate) {
   const std::string job = write_job("{type: dpo}");
   const Result plain = run(job, "run", {"--set", "train.max_steps=1", "--set", "data.text.chat_template=chatml"});
   ASSERT_EQ(plain.exit_code, 0) << plain.err;
-  EXPECT_THAT(plain.err, ::testing::HasSubstr("data.text.chat_template has no effect"));
+  EXPECT_THAT(plain.err, ::testing::HasSubstr("data.text.chat_template writes none of the texts"));
   EXPECT_THAT(plain.out, ::testing::AllOf(::testing::HasSubstr(" generate " + (folder_ / "run")),
                                           ::testing::Not(::testing::HasSubstr("--chat"))));
 }

@@ -153,7 +153,7 @@ TEST_F(TextTask, OfTagsThatAreNumbersMeasuresNoEntities) {
   for (int i = 0; i < kSamples; ++i)
     lines += Json{{"tokens", {word_of(i), "house"}}, {"tags", {i % 2, 0}}}.dump() + "\n";
   folder_.write("data.jsonl", lines);
-  const Result result = run(job, "run", {"--set", "train.max_steps=4"});
+  const Result result = run(job, "run", {"--set", "train.max_steps=4", "--set", "eval.interval=2"});
   ASSERT_EQ(result.exit_code, 0) << result.err;
   EXPECT_THAT(result.err, ::testing::HasSubstr("the tags are numbers"));
   EXPECT_THAT(result.out, ::testing::HasSubstr("result  val/accuracy"));
