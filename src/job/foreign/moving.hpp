@@ -24,6 +24,8 @@ class Moving {
   /// transformers; null: it is absent, null or an empty text.
   const config::Node* given(std::string_view dotted) const;
   bool has(std::string_view dotted) const { return given(dotted) != nullptr; }
+  /// Returns whether their file has a key under this very name.
+  bool names(std::string_view top) const { return theirs_.find(top) != nullptr; }
   /// Returns a scalar as text; empty: there is none.
   std::string text(std::string_view dotted) const;
   double number(std::string_view dotted, double otherwise) const;

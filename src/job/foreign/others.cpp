@@ -16,6 +16,7 @@ const Table& other_rows() {
            "leave it out: checkpoint.interval says how often, and the end is always saved"),
       told({"lr_decay_iters", "decay_lr"},
            "leave it out: the learning rate decays until training ends; lr_scheduler.type: constant does not decay"),
+      told({"adam_beta1", "adam_beta2", "beta1", "beta2"}, "optimizer.betas: [0.9, 0.999] has both"),
       told({"eval_iters", "limit_val_batches"},
            "leave it out: all of data.val is evaluated, or the first eval.max_tokens of it"),
       told({"early_stopping"},

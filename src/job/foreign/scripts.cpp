@@ -238,6 +238,7 @@ Table script_table() {
       told({"config_name", "config_overrides", "ignore_mismatched_sizes", "torch_dtype", "dtype", "token",
             "use_auth_token"},
            "not needed: sizes come from the model's folder, and `gputrain fetch` reads HF_TOKEN"),
+      told({"line_by_line"}, "records (jsonl, csv, tsv, parquet) are read one by one, and a text file as one text"),
       told({"with_tracking"}, "log.tensorboard, log.mlflow and log.wandb are trackers"),
       told({"batch_sampler"}, "batches are drawn at random from all pairs"),
       told({"multi_dataset_batch_sampler"}, "a job has one data set: put the files into one folder or pattern"),

@@ -305,7 +305,7 @@ void leave_out_evaluation(Moving& job) {
        {"eval_strategy", "evaluation_strategy", "eval_steps", "evals_per_epoch", "per_device_eval_batch_size",
         "per_gpu_eval_batch_size", "eval_batch_size", "eval_on_start", "early_stopping_patience",
         "early_stopping_threshold", "metric_for_best_model"})
-    if (job.has(theirs) && job.is_on(theirs))
+    if (job.names(theirs) && job.is_on(theirs))
       job.tell(theirs, "nothing is evaluated, for the job has no data.val: `data: {val: {split: 5%}}`, or a path");
 }
 

@@ -206,8 +206,8 @@ ARGUMENTS = {
     "output_dir": "out", "seed": 7, "per_device_train_batch_size": 4, "per_device_eval_batch_size": 2,
     "gradient_accumulation_steps": 2, "num_train_epochs": 2, "learning_rate": 3e-5, "weight_decay": 0.01,
     "adam_beta1": 0.8, "adam_beta2": 0.98, "adam_epsilon": 1e-7, "max_grad_norm": 0.5, "warmup_ratio": 0.1,
-    "lr_scheduler_type": "cosine", "optim": "adamw_torch", "bf16": True, "eval_strategy": "steps", "eval_steps": 50,
-    "save_strategy": "steps", "save_steps": 100, "save_total_limit": 2, "logging_steps": 20, "report_to": ["wandb"],
+    "lr_scheduler_type": "cosine", "optim": "adamw_8bit", "bf16": True, "eval_strategy": "epoch",
+    "save_strategy": "epoch", "save_total_limit": 2, "logging_steps": 20, "report_to": ["wandb"],
     "label_smoothing_factor": 0.1, "load_best_model_at_end": True, "metric_for_best_model": "eval_accuracy",
     "greater_is_better": True, "early_stopping_patience": 3, "dataloader_num_workers": 2, "group_by_length": True,
     "gradient_checkpointing": True, "push_to_hub": True, "eval_on_start": True, "torch_compile": True}

@@ -160,6 +160,58 @@ TEST(Hints, StandBesideAPluginThatIsMissing) {
   EXPECT_THAT(result.err, ::testing::Not(::testing::HasSubstr("of_plugin'")));
 }
 
+/// Returns what `validate` says of a job.
+std::string verdict(const std::string& model, const std::string& lines) {
+  const testing_support::TemporaryFolder folder;
+  const std::string job = folder.write(
+      "job.yaml", "model: " + model + "\ndata: {train: {path: x, format: jsonl}, val: {split: 10%}}\n" + lines);
+  const testing_support::Result result = testing_support::gputrain({"validate", job});
+  return result.out + result.err;
+}
+
+constexpr const char *kOfTexts = "{type: bert, config: {head: classifier}}", *kOfImages = "{type: resnet18}";
+
+TEST(Hints, NameTheMetricOfTheTask) {
+  using ::testing::HasSubstr;
+  for (const auto& [model, metric] : {std::pair(kOfTexts, "accuracy"), {kOfImages, "top1"}}) {
+    const std::string ours = std::string("checkpoint.metric: ") + metric;
+    EXPECT_THAT(verdict(model, "train: {max_steps: 1, global_batch_size: 1}\nmetric_for_best_model: eval_accuracy\n"),
+                HasSubstr(ours));
+    EXPECT_THAT(verdict(model, "train: {max_steps: 1, global_batch_size: 1}\ncheckpoint: {monitor: val_acc}\n"),
+                HasSubstr(ours));
+    EXPECT_THAT(verdict(model, "train: {max_steps: 1, global_batch_size: 1}\ncheckpoint: {metric: eval_accuracy}\n"),
+                HasSubstr(std::string("metric: ") + metric));
+  }
+}
+
+TEST(Hints, RefuseAMetricThatTheTaskDoesNotMeasure) {
+  using ::testing::HasSubstr;
+  const auto with = [](const std::string& metric) {
+    return "train: {max_steps: 1, global_batch_size: 1}\ncheckpoint: {metric: " + metric + "}\n";
+  };
+  EXPECT_THAT(verdict(kOfTexts, with("top1")), HasSubstr("'top1' is not measured by the task of this model"));
+  EXPECT_THAT(verdict(kOfTexts, with("top1")), HasSubstr("metric: accuracy"));
+  EXPECT_THAT(verdict("{type: gpt}", with("accuracy")), HasSubstr("one of loss, perplexity"));
+  for (const char* metric : {"accuracy", "f1", "mcc", "loss"})
+    EXPECT_THAT(verdict(kOfTexts, with(metric)), HasSubstr("valid, run id"));
+  EXPECT_THAT(verdict(kOfImages, with("top1")), HasSubstr("valid, run id"));
+}
+
+TEST(Hints, TellWordsOfTheTrainerAtOnce) {
+  using ::testing::HasSubstr;
+  const std::string said =
+      verdict(kOfTexts,
+              "train: {max_steps: 1, global_batch_size: 1}\noptimizer: {type: adamw_torch, adam_beta1: 0.8, "
+              "adam_epsilon: 1e-7}\n"
+              "lr_scheduler: {type: cosine_with_restarts}\ncheckpoint: {greater_is_better: true}\n");
+  EXPECT_THAT(said, HasSubstr("write `adamw`"));
+  EXPECT_THAT(said, HasSubstr("write `cosine_restarts`"));
+  EXPECT_THAT(said, HasSubstr("each metric knows which values are better"));
+  EXPECT_THAT(said, HasSubstr("optimizer.betas: [0.9, 0.999] has both"));
+  EXPECT_THAT(said, HasSubstr("adam_epsilon"));
+  EXPECT_THAT(said, HasSubstr("5 mistakes"));
+}
+
 TEST(Hints, GoodJobIsGood) { EXPECT_EQ(told(mistakes_with({})), ""); }
 
 TEST(Hints, AboutNamesOfOtherProgramsHold) {
