@@ -15,6 +15,7 @@
 #include <nlohmann/json.hpp>
 
 #include "gputrain/core/error.hpp"
+#include "gputrain/models/image_layouts.hpp"
 #include "gputrain/models/pretrained.hpp"
 #include "models/small_job.hpp"
 #include "models/weights.hpp"
@@ -128,6 +129,58 @@ TEST(Vit, FitsPositionsOfOtherImageSizes) {
   });
   file["encoder.pos_embedding"] = at::ones({1, 8, 8});  // seven patches are no square
   EXPECT_THROW(load_weights(*wide, source_of(file)), Error);
+}
+
+TEST(Vit, IsWrittenUnderTheNamesOfTheFileThatItBeginsWith) {
+  const auto timm = vit_of("layout: timm"), torchvision = vit_of("");
+  const auto names_after = [](const std::string& options, const auto& file, OtherClasses other_classes) {
+    const auto model = vit_of(options);
+    load_weights(*model, source_of(file), other_classes);
+    return std::string(file_of(*model).contains("cls_token") ? "timm" : "torchvision");
+  };
+  EXPECT_EQ(names_after("", file_of(*timm), OtherClasses::left_out), "timm");
+  EXPECT_EQ(names_after("", file_of(*torchvision), OtherClasses::left_out), "torchvision");
+  EXPECT_EQ(names_after("layout: torchvision", file_of(*timm), OtherClasses::left_out), "torchvision");
+  EXPECT_EQ(names_after("layout: timm", file_of(*torchvision), OtherClasses::left_out), "timm");
+}
+
+TEST(Vit, SaysThatThePatchesOfAFileHaveAnotherSize) {
+  const auto model = vit_of("");
+  auto file = file_of(*vit_of("layout: timm"));
+  file["patch_embed.proj.weight"] = at::ones({8, 3, 4, 4});
+  try {
+    load_weights(*model, source_of(file), OtherClasses::left_out);
+    FAIL() << "accepted";
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), HasSubstr("the file has patches of 4 x 4 pixels, the job says 8"));
+  }
+}
+
+TEST(Convnext, IsWrittenForTimmAndReadAgain) {
+  const auto make = [](int64_t seed) {
+    auto model = build(load_job("model: {type: convnext, config: {blocks: [1, 2], channels: [8, 16]}}\n"),
+                       {.input_shape = {3, 32, 32}, .num_classes = 5});
+    nn::initialize(*model, static_cast<uint64_t>(seed));
+    return model;
+  };
+  const auto theirs = make(1), ours = make(2);
+  const auto family = family_of(*theirs);
+  set_layout(*theirs, "timm");
+  std::map<std::string, at::Tensor> file;
+  theirs->each_parameter([&](const std::string& name, nn::Parameter& parameter) {
+    file[family->file_name_of(*theirs, name)] = stored(*theirs, name, parameter.value.detach());
+  });
+  for (const char* name : {"stem.0.weight", "stem.1.bias", "stages.1.downsample.1.weight", "stages.1.blocks.1.conv_dw.bias",
+                           "stages.1.blocks.1.mlp.fc2.weight", "head.norm.weight", "head.fc.weight"})
+    EXPECT_TRUE(file.contains(name)) << name;
+  EXPECT_EQ(file.at("stages.0.blocks.0.gamma").dim(), 1);
+  load_weights(*ours, source_of(file), OtherClasses::left_out);
+  std::map<std::string, at::Tensor> read;
+  ours->each_parameter([&](const std::string& name, nn::Parameter& parameter) { read[name] = parameter.value; });
+  theirs->each_parameter([&](const std::string& name, nn::Parameter& parameter) {
+    EXPECT_TRUE(read.at(name).equal(parameter.value)) << name;
+  });
+  EXPECT_EQ(family->file_name_of(*ours, "classifier.2.weight"), "head.fc.weight") << "as the file that it begins with";
 }
 
 /// Weights whose positions are the numbers of their columns, taken to images of another size; the column of each

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -31,6 +32,12 @@ TEST(SweepTrials, GridHasAllCombinationsAndTheLastParameterVariesFastest) {
   EXPECT_THAT(trials[0], ElementsAre(Pair("a", "1"), Pair("b", "x")));
   EXPECT_THAT(trials[1], ElementsAre(Pair("a", "1"), Pair("b", "y")));
   EXPECT_THAT(trials[5], ElementsAre(Pair("a", "2"), Pair("b", "z")));
+}
+
+TEST(SweepTrials, HaveNullAsTheJobWritesIt) {
+  const auto trials = trial_settings(spec_of("grid", {{.key = "a", .values = {std::nullopt, "x"}}}), 1);
+  ASSERT_EQ(trials.size(), 2U);
+  EXPECT_THAT(trials[0], ElementsAre(Pair("a", "null")));
 }
 
 TEST(SweepTrials, RandomOnesFillTheirRanges) {

@@ -24,7 +24,7 @@ namespace gputrain::testing_support {
 namespace {
 
 namespace fs = std::filesystem;
-using ::testing::ContainsRegex;
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 constexpr int64_t kSide = 16;
@@ -237,7 +237,13 @@ TEST(PredictImages, SaysWhichFileIsNoImage) {
   EXPECT_EQ(result.exit_code, 3) << result.err;
   EXPECT_THAT(result.err, HasSubstr("1 image cannot be read: " + broken));
   EXPECT_EQ(result.out, gputrain({"predict", run, folder / "val/red", folder / "val/blue"}).out);
-  EXPECT_EQ(gputrain({"predict", run, folder.write("notes.txt", "")}).exit_code, 3);
+  const std::string notes = folder.write("notes.txt", ""), missing = folder / "missing.png";
+  const Result others = gputrain({"predict", run, missing, folder / "val/red", notes, folder / "val/blue"});
+  EXPECT_EQ(others.exit_code, 3);
+  EXPECT_THAT(others.err, AllOf(HasSubstr(missing + ": no such file"), HasSubstr(notes + ": neither a JPEG"),
+                                HasSubstr("2 images cannot be read")));
+  EXPECT_EQ(others.out, result.out);
+  EXPECT_EQ(gputrain({"predict", run, notes}).exit_code, 3);
 }
 
 /// The PNG files in a page, by their titles.

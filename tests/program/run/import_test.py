@@ -323,6 +323,31 @@ class Import(unittest.TestCase):
                                   "device=cpu", *(word for one in settings for word in ("--set", one)))
                 self.assertEqual(run.returncode, 0, run.stdout + run.stderr + (self.folder / "job.yaml").read_text())
 
+    def timm_job(self, text):
+        found = self.moved("args.yaml", text)
+        self.assertEqual(found["unknown"], [])
+        return yaml.safe_load((self.folder / "job.yaml").read_text()), {one["key"].split(":")[0] for one in found["told"]}
+
+    def test_a_model_of_timm_keeps_its_options(self):
+        begin = "data_dir: photos\nepochs: 3\nbatch_size: 8\nopt: adamw\n"
+        job, told = self.timm_job(begin + "model: vit_tiny_patch16_224\nmodel_ema: true\nlog_interval: 10\noutput: out\n"
+                                  "pretrained: true\npretrained_path: hub/model.safetensors\ndrop: 0.1\nmodel_kwargs: "
+                                  "{patch_size: 4, embed_dim: 64, depth: 2, num_heads: 2, img_size: 32, class_token: true}\n")
+        self.assertEqual(job["model"]["config"], {"patch_size": 4, "n_embd": 64, "n_layer": 2, "n_head": 2, "layout": "timm"})
+        self.assertEqual(job["model"]["pretrained"], "hub/model.safetensors")
+        self.assertEqual((job["data"]["image"]["size"], job["data"]["image"]["mean"], job["data"]["image"]["std"]),
+                         (32, [0.5] * 3, [0.5] * 3))
+        self.assertEqual(job["train"]["ema"], {"decay": 0.9998, "warmup": False})
+        self.assertEqual((job["log"]["interval"], job["output_dir"]), (10, "out/vit_tiny_patch16_224"))
+        self.assertLessEqual({"drop", "model_kwargs"}, told)
+        job, told = self.timm_job(begin + "model: mobilenetv3_large_100\nexperiment: phones\noutput: out\ndrop: 0.1\n"
+                                  "model_ema: true\nmodel_ema_warmup: true\n")
+        self.assertEqual((job["model"]["config"], job["output_dir"]), ({"dropout": 0.1}, "out/phones"))
+        self.assertNotIn("mean", job["data"]["image"])
+        self.assertNotIn("warmup", job["train"]["ema"])
+        job, told = self.timm_job(begin + "model: resnet18\ndrop: 0.1\n")
+        self.assertIn("drop", told)
+
     def test_every_key_that_the_tools_have_is_known(self):
         """By their installed packages; timm's train.py is in none."""
         packages = Path(yaml.__file__).parents[1]

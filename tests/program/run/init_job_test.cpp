@@ -149,7 +149,8 @@ TEST(InitVerb, CountsTheClassesOfMasks) {
   write("streets", {0, 2, 255, 3});
   EXPECT_THAT(job_for(folder, folder / "streets"),
               AllOf(HasSubstr("4 classes in 12 masks that were looked at: check that"), HasSubstr("num_classes: 4}"),
-                    HasSubstr("format: segmentation"), HasSubstr("miou")));
+                    HasSubstr("format: segmentation"), HasSubstr("miou"), HasSubstr("channels: [16, 32, 64]"),
+                    Not(HasSubstr("size: 256"))));
   write("cells", {0, 255});
   EXPECT_THAT(job_for(folder, folder / "cells"),
               AllOf(HasSubstr("black and white in 12 masks"), HasSubstr("values: [0, 255], ignore_index: null}")));

@@ -68,6 +68,7 @@ TEST(JobSchema, AnswersWordsOfOtherTools) {
       {"training: {steps: 10}", "did you mean 'train'?"},
       {"strategy: ddp", "leave it out: ranks connect by themselves"},
       {"enable_checkpointing: true", "leave it out: checkpoint.interval says how often"},
+      {"trainer: {accelerator: gpu, devices: 2, max_epochs: 3}", "accelerator is `device`"},
       {"train_file: a.txt", "write `data: {train: {path: ..., format: ...}}`"},
       {"eval_iters: 200", "leave it out: all of data.val is evaluated"},
       {"lr_step_size: 30", "is `lr_scheduler.step_size: 30` here"},
@@ -93,6 +94,11 @@ TEST(JobSchema, AnswersWordsOfOtherTools) {
       {"data.train.resize=64", "write `--set data.image.size=64`"},
       {"train.activation_checkpointing=true", "write `block`"},
       {"data.drop_last=true", "`data.last: drop`"},
+      {"model.pretrained=true", "a name on the Hub that `gputrain fetch` has brought here"},
+      {"model.pretrained=false", "null, for none"},
+      {"train.early_stopping=true", "write `eval: {early_stopping: {patience: 3}}`"},
+      {"data.image.augment.reprob=0.25", "write `--set data.image.augment.random_erasing.probability=0.25`"},
+      {"data.image.augment.random_erasing=0.25", "{probability: 0.25}`"},
       {"optimizer.lr=", "--set optimizer.lr: there is no value after the '='"},
   };
   for (const auto& [setting, answer] : settings) EXPECT_THAT(refusal("", {setting}), HasSubstr(answer)) << setting;

@@ -106,6 +106,9 @@ TEST_F(LiveRun, IsShownInTheTerminal) {
   EXPECT_THAT(page.out, AllOf(HasSubstr("job-"), HasSubstr("training"), HasSubstr("/1,000,000  epoch"),
                               HasSubstr("backward"), HasSubstr("rank place")));
   EXPECT_THAT(gputrain({"top", folder_ / "nowhere"}).err, HasSubstr("no HOST:PORT"));
+  const std::filesystem::path run(run_);
+  EXPECT_THAT(gputrain({"top", run.parent_path().string()}).err,
+              AllOf(HasSubstr("this is no run folder"), HasSubstr("there are " + run.filename().string())));
   program.signal(SIGTERM);
   ASSERT_EQ(program.wait().exit_code, 143);
   const Result ended = gputrain({"top", run_});  // by its files

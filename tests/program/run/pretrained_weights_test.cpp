@@ -13,6 +13,7 @@ namespace gputrain::testing_support {
 namespace {
 
 namespace fs = std::filesystem;
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -213,6 +214,38 @@ TEST(PretrainedWeights, OfTimmsFoldersAreRead) {
   EXPECT_THAT(warnings_with("square", "seed=1"), HasSubstr("data.image.eval: {resize: 36, interpolation: bicubic}"));
   EXPECT_THAT(warnings_with("set", "data.image.eval={resize: 32, interpolation: bilinear}"),
               Not(HasSubstr("fitted otherwise")));
+}
+
+TEST(PretrainedWeights, OfATimmFolderGiveTheSizesAndTheNames) {
+  const TemporaryFolder folder;
+  const auto job_of = [&](const std::string& name, const std::string& model) {
+    return folder.write(name + ".yaml", "schema: 1\ndevice: cpu\nmodel: {type: vit, " + model +
+                                            "}\ndata: {train: {format: synthetic, samples: 8, num_classes: 2}, image: "
+                                            "{size: 16}}\ntrain: {max_steps: 1, global_batch_size: 4}\noutput_dir: " +
+                                            folder / name + "\n");
+  };
+  const std::string small = "config: {patch_size: 8, n_layer: 1, n_head: 2, n_embd: 16";
+  ASSERT_EQ(gputrain({"run", job_of("base", small + ", layout: timm}")}).exit_code, 0);
+  fs::create_directories(folder / "hub");
+  fs::copy(folder / "base/model.safetensors", folder / "hub/model.safetensors");
+  folder.write("hub/config.json", R"({"architecture": "vit_tiny_patch16_224", "num_classes": 2, "model_args":
+      {"img_size": 16, "patch_size": 8, "embed_dim": 16, "depth": 1, "num_heads": 2}})");
+  const std::string pretrained = "pretrained: " + folder / "hub";
+  const Result next = gputrain({"run", job_of("next", pretrained)});
+  ASSERT_EQ(next.exit_code, 0) << next.err;
+  EXPECT_THAT(read_file(folder / "next/model.safetensors"), AllOf(HasSubstr("cls_token"), Not(HasSubstr("class_token"))));
+  const auto exported = [&](const std::string& format) {
+    const Result result = gputrain({"export", folder / "next", folder / format, "--format", format});
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    return read_file(folder / format + "/model.safetensors");
+  };
+  EXPECT_THAT(exported("torchvision"), HasSubstr("encoder.layers.encoder_layer_0.self_attention.in_proj_weight"));
+  EXPECT_THAT(exported("timm"), HasSubstr("blocks.0.attn.qkv.weight"));
+  const Result wrong = gputrain({"run", job_of("wrong", pretrained + ", config: {patch_size: 4}")});
+  EXPECT_EQ(wrong.exit_code, 2);
+  EXPECT_THAT(wrong.err, HasSubstr("is 4 here and 8 in the pretrained model"));
+  EXPECT_THAT(gputrain({"export", folder / "next", folder / "x"}).err, HasSubstr("--format onnx; of a ViT"));
+  EXPECT_THAT(gputrain({"export", folder / "next", folder / "x", "--format", "hf"}).err, HasSubstr("timm"));
 }
 
 TEST(PretrainedWeights, OfImagesOfAnotherShapeAreToldOf) {

@@ -189,7 +189,6 @@ const std::vector<VerbRow> kVerbRows{
     {predicting("images", {"a.png"}, "m"), usage, "--masks is for models that label pixels"},
     {predicting("images", {"a.png"}, "", "tokenizer"), usage, "--tokenizer is for texts, and this model reads none"},
     {predicting("classes", {"text.txt", "names.csv"}), usage, "texts are read from one file, and these are 2"},
-    {predicting("masks", {"a.png"}), usage, "the model labels pixels, and no folder for masks is given"},
     {predicting("masks", {"a.png", "huge/b/a.png"}, "m"), usage, "two images would have the mask"},
     {predicting("masks", {"a.png"}, "text.txt/m"), environment, "cannot make the folder: Not a directory"},
     {predicting("tomorrow", {"text.txt"}), data, "its schema is 2, and this program knows 1"},

@@ -280,8 +280,9 @@ TEST_F(LabelledShapes, ArePredictedInTheSizeOfEachImage) {
   EXPECT_THAT(others.out, AllOf(HasSubstr(image + "\t" + (*folder_ / "others/odd.png")),
                                 HasSubstr(last + "\t" + (*folder_ / "others/503.png"))));
   const Result without = gputrain({"predict", run(), image});
-  EXPECT_EQ(without.exit_code, 2);
-  EXPECT_THAT(without.err, HasSubstr("--masks FOLDER"));
+  EXPECT_EQ(without.exit_code, 0) << without.err;
+  EXPECT_THAT(without.out, HasSubstr(image + "\tnothing "));
+  EXPECT_FALSE(nlohmann::json::parse(gputrain({"predict", run(), image, "--json"}).out).contains("mask"));
   const Result onto_itself = gputrain({"predict", run(), image, "--masks", folder_->path() / "." / ""});
   EXPECT_EQ(onto_itself.exit_code, 2);
   EXPECT_THAT(onto_itself.err, HasSubstr("would replace the image"));

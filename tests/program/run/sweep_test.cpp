@@ -262,6 +262,15 @@ TEST(SweepVerb, RefusesWhatMakesNoSense) {
               HasSubstr("did you mean 'lr'"));
   EXPECT_THAT(refusal("{trials: 2, metric: val/f2, parameters: [{key: optimizer.lr, min: 1, max: 2}]}"),
               HasSubstr("no evaluation measures 'val/f2'"));
+  const auto validated = [&](const std::string& parameters) {
+    const std::string job = write_swept_job(folder, "{method: grid, parameters: [" + parameters + "]}");
+    return gputrain({"validate", job}).err;
+  };
+  EXPECT_THAT(validated("{key: train.max_grad_norm, values: [1, much]}"),
+              AllOf(HasSubstr("sweep.parameters[0].values[1]: no trial can take much"), Not(HasSubstr("--set"))));
+  EXPECT_EQ(validated("{key: train.max_grad_norm, values: [null, 1]}"), "");
+  const std::string depends = "{key: optimizer.type, values: [adamw]}, {key: optimizer.betas, values: [\"[0.9, 0.9]\"]}";
+  EXPECT_EQ(validated(depends), "") << "a trial takes both";
   const std::string job = write_swept_job(folder, kAsha);
   const Result run = gputrain({"run", job, "--output-dir", folder / "run"});
   EXPECT_EQ(run.exit_code, 2);

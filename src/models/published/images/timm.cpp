@@ -61,7 +61,11 @@ std::string type_of_timm(const std::string& architecture) {
 
 PublishedModel timm_model(const nlohmann::json& config, const std::string& where) {
   const nlohmann::json args = config.value("model_args", nlohmann::json::object());
-  PublishedModel model{.type = type_of_timm(config.at("architecture").get<std::string>()), .options = {}};
+  const auto architecture = config.at("architecture").get<std::string>();
+  PublishedModel model{.type = type_of_timm(architecture), .options = {}};
+  const bool has_sizes = args.is_object() && args.contains("embed_dim") && args.contains("depth") &&
+                         args.contains("num_heads") && args.contains("patch_size");
+  if (model.type.empty() && architecture.starts_with("vit_") && has_sizes) model.type = "vit";
   if (!args.is_object()) return model;
   const ConfigReader reader(args, where);
   SpecOptions options;
