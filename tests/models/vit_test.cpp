@@ -170,8 +170,9 @@ TEST(Convnext, IsWrittenForTimmAndReadAgain) {
   theirs->each_parameter([&](const std::string& name, nn::Parameter& parameter) {
     file[family->file_name_of(*theirs, name)] = stored(*theirs, name, parameter.value.detach());
   });
-  for (const char* name : {"stem.0.weight", "stem.1.bias", "stages.1.downsample.1.weight", "stages.1.blocks.1.conv_dw.bias",
-                           "stages.1.blocks.1.mlp.fc2.weight", "head.norm.weight", "head.fc.weight"})
+  for (const char* name :
+       {"stem.0.weight", "stem.1.bias", "stages.1.downsample.1.weight", "stages.1.blocks.1.conv_dw.bias",
+        "stages.1.blocks.1.mlp.fc2.weight", "head.norm.weight", "head.fc.weight"})
     EXPECT_TRUE(file.contains(name)) << name;
   EXPECT_EQ(file.at("stages.0.blocks.0.gamma").dim(), 1);
   load_weights(*ours, source_of(file), OtherClasses::left_out);

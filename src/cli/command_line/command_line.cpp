@@ -125,8 +125,9 @@ void CommandLine::add_export() {
                    "ONNX Runtime; "
                    "timm, torchvision: weights of a ViT or ConvNeXt under their names")
       ->check(CLI::IsMember({"hf", "sentence-transformers", "gguf", "adapter", "onnx", "timm", "torchvision"}));
-  verb->add_option("--dtype", exported.dtype,
-                   "f32, f16, bf16 or, in gguf, q8_0; default: what the run computed in, but f32 in timm and torchvision")
+  verb->add_option(
+          "--dtype", exported.dtype,
+          "f32, f16, bf16 or, in gguf, q8_0; default: what the run computed in, but f32 in timm and torchvision")
       ->check(CLI::IsMember({"f32", "f16", "bf16", "q8_0"}));
   verb->add_flag("--merge", exported.merge, "the model with its adapter merged; in gguf and onnx it always is");
   auto* base =

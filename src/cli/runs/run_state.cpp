@@ -1,7 +1,6 @@
 #include "run_state.hpp"
 
 #include <filesystem>
-#include <iterator>
 #include <set>
 #include <utility>
 
@@ -32,15 +31,11 @@ net::Response answer_of(const std::string& run) {
   std::set<std::string> runs;
   for (const auto& entry : std::filesystem::directory_iterator(folder))
     if (exists(RunFolder{entry.path()}.resolved())) runs.insert(entry.path().filename().string());
-  std::string hint = runs.empty() ? "" : "there are ";
-  for (const std::string& run : runs) {
-    if (&run != &*runs.begin()) hint += ", ";
-    if (runs.size() > kMostShown && run == *std::next(runs.begin(), kMostShown)) {
-      hint += "...";
-      break;
-    }
-    hint += run;
-  }
+  std::string hint;
+  size_t shown = 0;
+  for (const std::string& run : runs)
+    if (shown++ < kMostShown) hint += (hint.empty() ? "there are " : ", ") + run;
+  if (runs.size() > kMostShown) hint += ", ...";
   throw Error(ExitCode::usage,
               {.what = "this is no run folder: it has no job.resolved.yaml", .where = folder, .hint = std::move(hint)});
 }

@@ -233,7 +233,8 @@ TEST(PretrainedWeights, OfATimmFolderGiveTheSizesAndTheNames) {
   const std::string pretrained = "pretrained: " + folder / "hub";
   const Result next = gputrain({"run", job_of("next", pretrained)});
   ASSERT_EQ(next.exit_code, 0) << next.err;
-  EXPECT_THAT(read_file(folder / "next/model.safetensors"), AllOf(HasSubstr("cls_token"), Not(HasSubstr("class_token"))));
+  EXPECT_THAT(read_file(folder / "next/model.safetensors"),
+              AllOf(HasSubstr("cls_token"), Not(HasSubstr("class_token"))));
   const auto exported = [&](const std::string& format) {
     const Result result = gputrain({"export", folder / "next", folder / format, "--format", format});
     EXPECT_EQ(result.exit_code, 0) << result.err;

@@ -269,7 +269,8 @@ TEST(SweepVerb, RefusesWhatMakesNoSense) {
   EXPECT_THAT(validated("{key: train.max_grad_norm, values: [1, much]}"),
               AllOf(HasSubstr("sweep.parameters[0].values[1]: no trial can take much"), Not(HasSubstr("--set"))));
   EXPECT_EQ(validated("{key: train.max_grad_norm, values: [null, 1]}"), "");
-  const std::string depends = "{key: optimizer.type, values: [adamw]}, {key: optimizer.betas, values: [\"[0.9, 0.9]\"]}";
+  const std::string depends =
+      "{key: optimizer.type, values: [adamw]}, {key: optimizer.betas, values: [\"[0.9, 0.9]\"]}";
   EXPECT_EQ(validated(depends), "") << "a trial takes both";
   const std::string job = write_swept_job(folder, kAsha);
   const Result run = gputrain({"run", job, "--output-dir", folder / "run"});
