@@ -44,7 +44,10 @@ void SampleSpec::describe(config::Description<SampleSpec>& d) {
         "conversations that the model answers by the chat template, up to the end of its turn: each is what a user "
         "says, or a list of messages")
       .change(Change::safe);
-  d.key("max_new_tokens", &SampleSpec::max_new_tokens, "most tokens to write").at_least(1).change(Change::safe);
+  d.key("max_new_tokens", &SampleSpec::max_new_tokens, "most tokens to write")
+      .at_least(1)
+      .change(Change::safe)
+      .aliases({"sample.max_tokens"});
   d.key("temperature", &SampleSpec::temperature, "0: always the most likely token; 1: the model's probabilities")
       .at_least(0)
       .change(Change::safe);

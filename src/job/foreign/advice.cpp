@@ -131,9 +131,13 @@ std::optional<config::Schema::Instead> instead_of_foreign(const std::string& dot
   // A value that switches something off is told as one that does not: the user has written it down.
   if (given.kind != config::Node::Kind::map && foreign::is_off(given)) given.kind = config::Node::Kind::null;
   if (auto found = foreign::instead({&foreign::other_rows()}, last, given)) return found;
-  if (dotted != last) {
-    if (!foreign::has_exact(foreign::trainer_rows(), last)) return std::nullopt;
-    return foreign::instead({&foreign::trainer_rows()}, last, given);
+  if (dotted != last) {  // a short word in a group may mean anything
+    const bool is_long = last.find('_') != std::string::npos;
+    for (const foreign::Tool& tool : foreign::tools())
+      for (const foreign::Table* table : tool.tables)
+        if ((is_long || table == &foreign::trainer_rows()) && foreign::has_exact(*table, last))
+          return foreign::instead(tool.tables, last, given);
+    return std::nullopt;
   }
   if (auto found = foreign::instead({&foreign::other_top_rows()}, last, given)) return found;
   for (const foreign::Tool& tool : foreign::tools())
