@@ -112,7 +112,8 @@ void UnknownKeys::note(const Node& part, const std::string& group, const std::ve
 }
 
 std::string UnknownKeys::our_word(const std::string& dotted, const Node& theirs) const {
-  const auto instead = root_.foreign() ? root_.foreign()(dotted, theirs) : std::nullopt;
+  if (theirs.kind != Node::Kind::scalar || !root_.foreign()) return "";
+  const auto instead = root_.foreign()(dotted, theirs);
   const bool is_word = instead && instead->settings.size() == 1 && instead->settings.front().first == dotted;
   return is_word ? instead->settings.front().second : "";
 }

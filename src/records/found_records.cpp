@@ -251,7 +251,12 @@ std::optional<FoundRecords> found_labelled(const LookedAt& records) {
                     label = records.column(kLabelColumns);
   if (text.empty() || !records.all_are(text, is_filled_text)) return {};
   FoundRecords found{.kind = Kind::texts, .format = {}, .columns = column_setting("text", text, "text")};
-  if (label.empty()) return found;
+  if (label.empty()) {
+    const auto first = records.first()[text].get<std::string>();
+    found.question = first.substr(0, first.find_first_of(" \t\r\n"));
+    if (found.question.size() > kLongestQuestion) found.question.clear();
+    return found;
+  }
   found.columns = both_settings(found.columns, are_pairs ? column_setting("text_pair", "sentence2", "") : "");
   found.columns = both_settings(found.columns, column_setting("label", label, "label"));
   bool measured = false;

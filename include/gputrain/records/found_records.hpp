@@ -27,7 +27,7 @@ struct FoundRecords {
   std::string format;           // "jsonl"
   std::string columns = {};     // keys of data.text.columns, without braces; empty: the usual ones
   bool is_chat = false;         // true: messages, which a chat template makes into text
-  std::string question = {};    // what the user of the first conversation says first, if that is short
+  std::string question = {};    // what the first user says first, or the first word of texts; empty if it is long
   bool has_no_names = false;    // true: a table whose first row does not name the columns, which have numbers then
   double max_bad_fraction = 0;  // of records that cannot be used; 0: none was seen
 };

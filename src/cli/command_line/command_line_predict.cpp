@@ -34,8 +34,8 @@ void CommandLine::add_predict() {
       ->check(not_empty);
   verb->footer(
       "Images: a line for each, with the best classes and their probabilities.\n"
-      "Of a model that labels pixels: a line with the shares of the classes; with --masks\n"
-      "also a mask, a PNG as large as the image, whose numbers are the classes.\n"
+      "Of a model that labels pixels: a line with the shares of the classes; with\n"
+      "--masks also a mask, a PNG as large as the image, whose numbers are the classes.\n"
       "Texts: a line for each, in the order of the file: the class and its probability;\n"
       "of several classes those above one half; a number; or a line for each word with\n"
       "its tag, and an empty one behind each text. Columns are those of the run's job.");

@@ -121,7 +121,8 @@ constexpr const char* kGpuModel = "{n_layer: 6, n_head: 6, n_embd: 384, block_si
 
 /// A small model of characters, from nothing; smaller without a GPU. nanoGPT has both.
 JobText character_job(const FoundData& found, bool has_gpu) {
-  const std::string columns = found.records ? columns_of(*found.records) : "";
+  const std::string columns = found.records ? columns_of(*found.records) : "",
+                    begins = found.records ? found.records->question : "";  // records may have no line ends
   const char* small = "{n_layer: 4, n_head: 4, n_embd: 128, block_size: 64}";
   return JobText()
       .set("model", std::string("{type: gpt, config: ") + (has_gpu ? kGpuModel : small) + "}")
@@ -133,7 +134,8 @@ JobText character_job(const FoundData& found, bool has_gpu) {
            std::string("{type: adamw, lr: ") + (has_gpu ? "1e-3" : "2e-3") + ", betas: [0.9, 0.99], weight_decay: 0.1}")
       .set("lr_scheduler",
            std::string("{type: cosine, warmup: ") + (has_gpu ? "2%, min_lr: 1e-4}" : "5%, min_lr: 2e-4}"))
-      .set("eval", "{interval: 5%, sample: {max_new_tokens: 300, interval: 10%}}");
+      .set("eval", "{interval: 5%, sample: {" + (begins.empty() ? "" : "prompt: " + in_quotes(begins) + ", ") +
+                       "max_new_tokens: 300, interval: 10%}}");
 }
 
 bool is_of_characters(const FoundData& found, const Begin& begin) {

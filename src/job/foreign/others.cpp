@@ -19,8 +19,11 @@ const Table& other_rows() {
       told({"adam_beta1", "adam_beta2", "beta1", "beta2"}, "optimizer.betas: [0.9, 0.999] has both"),
       told({"eval_iters", "limit_val_batches"},
            "leave it out: all of data.val is evaluated, or the first eval.max_tokens of it"),
-      told({"early_stopping"},
-           "write `eval: {early_stopping: {patience: 3}}`: training ends after as many evaluations without a gain"),
+      by({"early_stopping"},
+         [](Moving& job, const std::string&, const config::Node& value) {
+           const bool is_count = !value.text.empty() && value.text.find_first_not_of("0123456789") == std::string::npos;
+           job.set("eval.early_stopping.patience", is_count ? value.text : "3");
+         }),
       told(
           {"load_best_model_at_end"},
           "leave it out: the best checkpoint is RUN/ckpt/best (checkpoint.keep_best), which `gputrain eval`, `predict` "

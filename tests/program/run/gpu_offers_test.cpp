@@ -86,7 +86,7 @@ TEST_F(GpuOffers, PrintOneLineForEachAndSettingsToPaste) {
   ASSERT_EQ(result.exit_code, 0) << result.err;
   EXPECT_THAT(result.out, AllOf(HasSubstr("\nl40s "), HasSubstr("\na100-80 "), HasSubstr("dollars/h"),
                                 HasSubstr("a100-80 is the cheapest that fits, with "),
-                                HasSubstr("parallel: {shard: none}"), HasSubstr("train: {micro_batch_size: ")));
+                                HasSubstr("parallel: {shard: none}"), HasSubstr("train:\n  micro_batch_size: ")));
   const Result unpriced = plan({"--gpus", "a100-80,h200"}, write_large());
   EXPECT_THAT(unpriced.out,
               AllOf(HasSubstr("h200 is the fastest that fits"), Not(HasSubstr("the cheapest that fits"))));

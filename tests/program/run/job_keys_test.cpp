@@ -96,7 +96,7 @@ TEST(JobSchema, AnswersWordsOfOtherTools) {
       {"data.drop_last=true", "`data.last: drop`"},
       {"model.pretrained=true", "a name on the Hub that `gputrain fetch` has brought here"},
       {"model.pretrained=false", "null, for none"},
-      {"train.early_stopping=true", "write `eval: {early_stopping: {patience: 3}}`"},
+      {"train.early_stopping=true", "write `--set eval.early_stopping.patience=3`"},
       {"data.image.augment.reprob=0.25", "write `--set data.image.augment.random_erasing.probability=0.25`"},
       {"data.image.augment.random_erasing=0.25", "{probability: 0.25}`"},
       {"optimizer.lr=", "--set optimizer.lr: there is no value after the '='"},
