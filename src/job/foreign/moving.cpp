@@ -156,7 +156,8 @@ void move_group(Moving& job, const Node& group, const std::string& under, const 
 
 const Node* Moving::given(std::string_view dotted) const {
   const auto other = std::ranges::find(kOtherNames, dotted, &decltype(kOtherNames)::value_type::first);
-  if (other != kOtherNames.end() && theirs_.find(dotted) == nullptr) dotted = other->second;
+  const Node* own = other == kOtherNames.end() ? nullptr : theirs_.find(dotted);
+  if (other != kOtherNames.end() && (own == nullptr || own->kind == Node::Kind::null)) dotted = other->second;
   const Node* node = &theirs_;
   while (node != nullptr && !dotted.empty()) {
     // Keys of theirs may have dots.

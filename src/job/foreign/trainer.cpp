@@ -33,12 +33,13 @@ void set_interval(Moving& job, const std::string& strategy, const std::string& s
                   const std::string& default_strategy, const std::string& default_steps) {
   std::string how = job.text(strategy);
   if (how.empty()) how = job.has(steps) && default_strategy == "no" ? "steps" : default_strategy;
+  job.begin(job.names("evaluation_strategy") && strategy == "eval_strategy" ? "evaluation_strategy" : strategy);
   if (how == "epoch") job.set(ours, "1ep");
   if (how == "best") job.set(ours, job.sets("eval.interval") ? job.value_of("eval.interval") : "1ep");
   if (how == "no" || how == "False" || how == "false") job.set(ours, "null");
-  if (how != "steps") return;
-  if (job.has(steps)) return job.set(ours, length_of(job.text(steps)));
-  job.set(ours, length_of(default_steps), "the Trainer's default");
+  if (how == "steps" && job.has(steps)) job.set(ours, length_of(job.text(steps)));
+  if (how == "steps" && !job.has(steps)) job.set(ours, length_of(default_steps), "the Trainer's default");
+  job.begin("");
 }
 
 void move_optimizer(Moving& job, const std::string& dotted, const Node& value) {

@@ -121,6 +121,9 @@ class Import(unittest.TestCase):
                 found = self.moved_arguments(**{later: None, name: value})
                 self.assertEqual(self.job(), expected)
                 self.assertIn(name, found["moved"])
+        self.assertIn("evaluation_strategy", self.moved_arguments(
+            eval_strategy=None, evaluation_strategy="steps", eval_steps=50)["moved"])
+        self.assertEqual(self.line("eval.interval"), 50)
         for file, text, how in [
                 ("a.yml", AXOLOTL["lora_1b"] | {"evals_per_epoch": None, "evaluation_strategy": "steps", "eval_steps": 30}, 30),
                 ("a.yaml", LLAMA_FACTORY["lora_kto"] | {"eval_strategy": None, "evaluation_strategy": "epoch"}, "1ep")]:
@@ -186,7 +189,7 @@ class Import(unittest.TestCase):
 
     def test_what_is_to_be_filled_in_is_named_with_its_line(self):
         self.moved_arguments()
-        number = [i for i, text in enumerate((self.folder / "job.yaml").read_text().splitlines(), 1) if "pretrained: <" in text][0]
+        number = [i for i, text in enumerate((self.folder / "job.yaml").read_text().splitlines(), 1) if "<model>" in text][0]
         for verb in (["validate"], ["run", "--dry-run", "--output-dir", self.folder / "run"]):
             run = PROGRAM.run(verb[0], self.folder / "job.yaml", *verb[1:])
             self.assertEqual(run.returncode, 2)
