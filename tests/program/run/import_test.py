@@ -208,8 +208,8 @@ class Import(unittest.TestCase):
 
     def test_describe_names_the_tool_and_the_keys(self):
         for name, told in {"adam_beta2": "adam_beta2 of transformers is optimizer.betas here",
-                           "warmup_ratio": "is lr_scheduler.warmup here", "bf16_full_eval": "of transformers",
-                           "batch_sampler": "of transformers", "train_file": "data.train.path",
+                           "bf16_full_eval": "of transformers", "batch_sampler": "of transformers",
+                           "train_file": "train_file of transformers is data.train.format and data.train.path here",
                            "cosine_min_lr_ratio": "of axolotl"}.items():
             text = PROGRAM.run("describe", name).stdout
             self.assertIn(told, " ".join(text.split()), name)
