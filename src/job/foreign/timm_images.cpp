@@ -151,7 +151,9 @@ void set_repeats(Moving& job) {
 void finish_timm_images(Moving& job) {
   const Reading reading = reading_for(job);
   const config::Node* extent = job.given("input_size");
-  std::string size = job.has("img_size") ? job.text("img_size") : std::to_string(reading.size);
+  const bool is_set = job.sets("data.image.size");  // by an option of the model
+  std::string size = is_set ? job.value_of("data.image.size") : std::to_string(reading.size);
+  if (job.has("img_size")) size = job.text("img_size");
   if (extent != nullptr && extent->parts.size() == 3) size = extent->parts.back().text;
   job.set("data.image.size", size);
   for (const auto& [key, usual] : {std::pair("mean", reading.mean), std::pair("std", reading.std)}) {
