@@ -25,11 +25,13 @@ def picture(width, height, png):
 
 
 folder, result = sys.argv[1:]
-events = EventAccumulator(folder, size_guidance={"scalars": 0, "tensors": 0})
+events = EventAccumulator(folder, size_guidance={"scalars": 0, "tensors": 0, "images": 0})
 events.Reload()
 scalars, texts, images, plugins = {}, {}, {}, {}
 for tag in events.Tags()["scalars"]:
     scalars[tag] = [[event.step, number(event.value)] for event in events.Scalars(tag)]
+for tag in events.Tags()["images"]:
+    images[tag] = [[event.step, picture(event.width, event.height, event.encoded_image_string)] for event in events.Images(tag)]
 for tag in events.Tags()["tensors"]:
     plugin = events.SummaryMetadata(tag).plugin_data.plugin_name
     plugins[tag] = plugin
@@ -39,9 +41,6 @@ for tag in events.Tags()["tensors"]:
     if plugin == "text":
         texts[tag] = [[event.step, tensor_util.make_ndarray(event.tensor_proto)[0].decode()]
                       for event in events.Tensors(tag)]
-    if plugin == "images":
-        images[tag] = [[event.step, picture(*tensor_util.make_ndarray(event.tensor_proto))]
-                       for event in events.Tensors(tag)]
 sessions = {}
 content = events.PluginTagToContent("hparams") if "hparams" in plugins.values() else {}
 if metadata.SESSION_START_INFO_TAG in content:

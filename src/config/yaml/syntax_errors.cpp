@@ -85,7 +85,7 @@ std::optional<size_t> tab_in_indentation(std::string_view line) {
 SyntaxError explain_syntax_error(std::string_view parser_message, const SyntaxContext& context) {
   if (tab_in_indentation(context.line)) return {"a tab in the indentation", "YAML indents with spaces only"};
   if (parser_message.starts_with("unknown token")) {
-    if (context.before.ends_with('?'))
+    if (context.line.substr(context.before.size()).starts_with('?'))
       return {"a '?' right before a bracket, which YAML takes for the mark of a key", "put the text in quotes"};
     return {"this text starts with a character that YAML reserves (one of @ ` %)", "put the text in quotes"};
   }

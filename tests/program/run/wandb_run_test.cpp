@@ -53,7 +53,7 @@ TEST_F(WandbRun, GoesOnAsTheSameRunAfterAKill) {
   words.insert(words.begin(), gputrain_path());
   Program killed(words, environment_);
   ASSERT_TRUE(killed.prints("\nwandb   " + address_ + "/me/corpus/runs/"));
-  ASSERT_TRUE(killed.prints("step    7/"));
+  ASSERT_TRUE(killed.prints("step    11/"));
   killed.signal(SIGKILL);
   ASSERT_EQ(killed.wait().exit_code, 128 + SIGKILL);
   const json before = shown();
