@@ -2,12 +2,12 @@
 #include <algorithm>
 #include <array>
 #include <filesystem>
-#include <fstream>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "gputrain/core/error.hpp"
+#include "gputrain/core/json.hpp"
 #include "moving.hpp"
 
 namespace gputrain::app::foreign {
@@ -65,8 +65,9 @@ void move_data_set(Moving& job, const std::string& dotted, const Node& value) {
   if (names.empty()) return;
   const std::string role = dotted == "eval_dataset" ? "val" : "train";
   const std::string folder = job.has("dataset_dir") ? job.text("dataset_dir") : "data";
-  std::ifstream stream(folder + "/dataset_info.json");
-  const auto known = nlohmann::json::parse(stream, nullptr, false);
+  const std::string registry = folder + "/dataset_info.json";
+  std::error_code ignored;
+  const auto known = std::filesystem::is_regular_file(registry, ignored) ? parse_json_file(registry) : nlohmann::json();
   if (known.is_object() && known.contains(names.front())) {
     set_registered(job, role, known.at(names.front()), folder);
   } else {

@@ -2,11 +2,11 @@
 // TrainingArguments.
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "gputrain/core/json.hpp"
 #include "moving.hpp"
 
 namespace gputrain::app::foreign {
@@ -71,8 +71,9 @@ void move_deepspeed(Moving& job, const std::string& dotted, const Node& value) {
   const std::string file = value.text;
   int stage = -1;
   bool offloads = false;
-  std::ifstream stream(file);
-  const auto found = nlohmann::json::parse(stream, nullptr, false);
+  std::error_code ignored;
+  const bool is_file = std::filesystem::is_regular_file(file, ignored);
+  const auto found = is_file ? parse_json_file(file) : nlohmann::json();
   if (found.is_object() && found.contains("zero_optimization") && found["zero_optimization"].is_object()) {
     const auto& zero = found["zero_optimization"];
     stage = zero.value("stage", 0);
