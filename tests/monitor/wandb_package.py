@@ -8,7 +8,9 @@ RUN.json: {"project", "entity", "id", "name", "config", "resume", "rows": [[step
 import importlib.abc
 import importlib.machinery
 import json
+import os
 import sys
+import tempfile
 import unittest.mock
 
 
@@ -33,8 +35,10 @@ class Absent(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 sys.meta_path.append(Absent())  # after the finders of modules that are there
 
 if sys.argv[1] == "sync":
-    from wandb.cli.cli import cli
-    cli()
+    with tempfile.TemporaryDirectory() as folder:
+        os.chdir(folder)  # it writes logs into the folder where it is called
+        from wandb.cli.cli import cli
+        cli()
 else:
     import wandb
     with open(sys.argv[2]) as file:
