@@ -8,6 +8,7 @@ import argparse
 import json
 import math
 import random
+import shutil
 import statistics
 import subprocess
 import sys
@@ -58,9 +59,10 @@ def main():
         run, page = Path(folder) / "run", Path(folder) / "page.html"
         (Path(folder) / "job.yaml").write_text(JOB)
         subprocess.run([arguments.binary, "run", f"{folder}/job.yaml", "--output-dir", run], check=True, stdout=subprocess.DEVNULL)
+        shutil.copytree(run, Path(folder) / "other")
         write_curves(run / "metrics.jsonl", arguments.steps, arguments.metrics)
         begin = time.monotonic()
-        subprocess.run([arguments.binary, "compare", run, "--html", page], check=True, stdout=subprocess.DEVNULL)
+        subprocess.run([arguments.binary, "compare", run, f"{folder}/other", "--html", page], check=True, stdout=subprocess.DEVNULL)
         print(f"written in {time.monotonic() - begin:.1f} s, {page.stat().st_size / 2**20:.0f} MiB")
         with browser.Browser() as one:
             one.look(1280)

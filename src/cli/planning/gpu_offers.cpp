@@ -79,7 +79,7 @@ std::string offers_page(const Job& job, const std::vector<GpuOffer>& offers) {
       100 * rates.memory.share, first.plans.steps == INT64_MAX ? "" : counted(first.plans.steps, "step") + " of ");
   const auto columns = monitor::Console::detect(true).columns;
   return for_terminal(job_line(job, first.plans) + head) + "\n" +
-         table.text(columns, {"passes", "checkpointing", "micro", "memory"}) + "\n" + conclusion(offers);
+         table.text(columns, {"passes", "checkpointing", "micro", "memory"}) + "\n" + for_terminal(conclusion(offers));
 }
 
 nlohmann::json offers_json(const std::vector<GpuOffer>& offers) {

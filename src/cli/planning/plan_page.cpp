@@ -119,10 +119,12 @@ std::string plan_head(const Job& job, const PlanRequest& request, const Plans& p
 }
 
 std::string for_terminal(const std::string& text) {
+  constexpr size_t kIndent = 8;
   const size_t columns = monitor::Console::detect(true).columns;
   std::istringstream lines(text);
   std::string fitting;
-  for (std::string line; std::getline(lines, line);) fitting += (columns > 0 ? wrapped(line, columns, 8) : line) + "\n";
+  for (std::string line; std::getline(lines, line);)
+    fitting += (line.size() > columns && columns > kIndent ? wrapped(line, columns - kIndent, kIndent) : line) + "\n";
   return fitting;
 }
 
