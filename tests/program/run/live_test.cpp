@@ -208,6 +208,14 @@ TEST_F(LiveRun, PausesForAnAlert) {
   Program program(endless(folder_, with_alert("metric: steps_total, op: '>=', value: 5, action: pause")));
   ASSERT_TRUE(program.prints("pauses after step"));
   EXPECT_THAT(state_of(run_)["alerts"], Contains("steps_total >= 5"));
+  bool is_told = false;
+  const auto events = state_of(run_)["events"];
+  for (const auto& event : events) {
+    if (event["text"].get<std::string>().find("steps_total >= 5") == std::string::npos) continue;
+    is_told = true;
+    EXPECT_GE(event["step"].get<int64_t>(), 5);
+  }
+  EXPECT_TRUE(is_told);
 }
 
 TEST_F(LiveRun, SavesForAnAlert) {
