@@ -13,6 +13,7 @@
 #include <ATen/ops/zeros.h>
 #include <torch/csrc/autograd/custom_function.h>
 
+#include "cpu/wide_products.hpp"
 #include "gputrain/core/error.hpp"
 #include "gputrain/device/working_copy.hpp"
 #include "gputrain/ops/linear.hpp"
@@ -122,7 +123,7 @@ struct AdaptedLinears : torch::autograd::Function<AdaptedLinears> {
     const at::Tensor rows = rows_of(x);
     variable_list results, narrow, own_rows;
     for (size_t i = 0; i < read.weights.size(); ++i)
-      results.push_back(at::linear(rows, read.weights[i].in(rows.scalar_type()), read.biases[i]));
+      results.push_back(read.weights[i].times_rows(rows, read.biases[i]));
     for (const at::Tensor& one : own) own_rows.push_back(rows_of(one));
     const Stack stack(plan->parts, read.as);
     const at::Tensor stacked = stack.matrix().defined() ? at::mm(rows, stack.matrix().t()) : at::Tensor();
@@ -166,9 +167,17 @@ struct AdaptedLinears : torch::autograd::Function<AdaptedLinears> {
     const auto add_product = [&dx](const at::Tensor& left, const at::Tensor& right) {
       dx.defined() ? static_cast<void>(dx.addmm_(left, right)) : static_cast<void>(dx = at::mm(left, right));
     };
+    const auto add = [&](const FrozenMatrix& weight, const at::Tensor& of_layer) {
+      if (!dx.defined())
+        dx = weight.times_gradient(of_layer);
+      else if (cpu::product_type(of_layer) == of_layer.scalar_type())
+        dx.addmm_(of_layer, weight.in(of_layer.scalar_type()));
+      else
+        dx.add_(weight.times_gradient(of_layer));
+    };
     const bool needs_dx = context->needs_input_grad(0);
     for (size_t i = 0; needs_dx && i < dy.size(); ++i)
-      if (dy[i].defined()) add_product(dy[i], weights[i].in(dy[i].scalar_type()));
+      if (dy[i].defined()) add(weights[i], dy[i]);
     const Stack stack(plan->parts, as);
     const at::Tensor dstacked = at::zeros({rows.size(0), stack.rows()}, rows.options());
     for (size_t i = 0; i < plan->parts.size(); ++i) {

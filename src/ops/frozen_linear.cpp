@@ -2,11 +2,14 @@
 
 #include <utility>
 
+#include <ATen/ops/_unsafe_view.h>
 #include <ATen/ops/add.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/linear.h>
 #include <ATen/ops/mm.h>
 #include <torch/csrc/autograd/custom_function.h>
 
+#include "cpu/wide_products.hpp"
 #include "gputrain/core/error.hpp"
 #include "gputrain/ops/linear.hpp"
 
@@ -35,17 +38,23 @@ struct FrozenLinear : torch::autograd::Function<FrozenLinear> {
     context->save_for_backward(by.matrix.parts);
     context->saved_data["kept"] = c10::IValue::make_capsule(
         c10::make_intrusive<KeptMatrix>(FrozenMatrix{.parts = {}, .read = by.matrix.read, .sizes = by.matrix.sizes}));
-    return linear(by.policy, x, by.matrix.in(by.policy.compute), by.bias);
+    const at::Tensor rows = x.reshape({-1, x.size(-1)});
+    if (cpu::product_type(rows) == x.scalar_type())
+      return linear(by.policy, x, by.matrix.in(by.policy.compute), by.bias);
+    const at::Tensor y = by.matrix.times_rows(rows, cast(by.bias, x.scalar_type()));
+    std::vector<int64_t> sizes = x.sizes().vec();
+    sizes.back() = y.size(1);
+    return at::_unsafe_view(y, sizes);
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
     FrozenMatrix kept = c10::static_intrusive_pointer_cast<KeptMatrix>(context->saved_data["kept"].toCapsule())->matrix;
     kept.parts = context->get_saved_variables();
     const at::Tensor dy = gradients[0].reshape({-1, gradients[0].size(-1)});
-    const at::Tensor matrix = kept.in(dy.scalar_type());
+    const at::Tensor dx = kept.times_gradient(dy);
     std::vector<int64_t> sizes = gradients[0].sizes().vec();
-    sizes.back() = matrix.size(1);
-    return {at::mm(dy, matrix).view(sizes), {}};
+    sizes.back() = dx.size(1);
+    return {dx.view(sizes), {}};
   }
 };
 
@@ -56,6 +65,16 @@ at::Tensor FrozenMatrix::in(at::ScalarType type) const {
   const at::Tensor matrix = at::empty(sizes, parts[0].options().dtype(type));
   read(parts, matrix);
   return matrix;
+}
+
+at::Tensor FrozenMatrix::times_rows(const at::Tensor& rows, const at::Tensor& bias) const {
+  const at::ScalarType type = cpu::product_type(rows);
+  return cast(at::linear(cast(rows, type), in(type), cast(bias, type)), rows.scalar_type());
+}
+
+at::Tensor FrozenMatrix::times_gradient(const at::Tensor& dy) const {
+  const at::ScalarType type = cpu::product_type(dy);
+  return cast(at::mm(cast(dy, type), in(type)), dy.scalar_type());
 }
 
 at::Tensor frozen_linear(const Policy& policy, const at::Tensor& x, const FrozenMatrix& matrix,

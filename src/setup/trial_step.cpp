@@ -3,6 +3,7 @@
 #include "gputrain/device/allocation_meter.hpp"
 #include "gputrain/device/offload.hpp"
 #include "gputrain/device/runtime.hpp"
+#include "gputrain/ops/frozen_linear.hpp"
 #include "gputrain/setup/training_loop.hpp"
 
 namespace gputrain::app {
@@ -30,6 +31,7 @@ TrialStep take_trial_step(const Job& job, TrainingSetup& setup, int64_t samples,
   train::Progress progress;
   device::synchronize(setup.context.device);
   device::give_back_offload_memory();
+  const ops::GpuMemoryScope as_on_gpus;
   const device::AllocationMeter meter;
   {
     TrainingLoop loop(spec, setup, {}, [] {});

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include <ATen/TensorOperators.h>
+#include <ATen/ops/equal.h>
 #include <ATen/ops/matmul.h>
 #include <ATen/ops/rand.h>
 #include <gtest/gtest.h>
@@ -136,6 +137,15 @@ TEST(FrozenLinear, HasTheResultsAndGradientOfADenseLayerInBf16) {
     EXPECT_LT(relative_error(y, wide), 1e-2) << rows;
     EXPECT_LT(relative_error(x.grad(), wide_x.grad()), 2e-2) << rows;
   }
+}
+
+TEST(FrozenLinear, ComputesInTheRowsTypeForTheMemoryOfGpus) {
+  const Policy policy = policy_of(Precision::bf16);
+  const FrozenMatrix matrix = in_two_parts({6, 8}, 1, at::kBFloat16);
+  const at::Tensor x = frozen({80, 8}, 3, at::kBFloat16);
+  const GpuMemoryScope as_on_gpus;
+  EXPECT_TRUE(at::equal(frozen_linear(policy, x, matrix, {}), linear(policy, x, matrix.in(at::kBFloat16), {})));
+  EXPECT_EQ(matrix.times_gradient(frozen({80, 6}, 4, at::kBFloat16)).scalar_type(), at::kBFloat16);
 }
 
 }  // namespace

@@ -20,6 +20,20 @@ struct FrozenMatrix {
   std::vector<int64_t> sizes = {};  // [out, in], if `read` is set
 
   at::Tensor in(at::ScalarType type) const;
+  /// Computes rows [n, in] W^T + bias -> [n, out] in the rows' type; bias in that type, or undefined.
+  at::Tensor times_rows(const at::Tensor& rows, const at::Tensor& bias) const;
+  /// Computes dy [n, out] W -> [n, in] in dy's type.
+  at::Tensor times_gradient(const at::Tensor& dy) const;
+};
+
+/// While one lives, steps on a CPU allocate what they would on a GPU: products keep the type of their rows, also where
+/// the CPU is faster in another.
+class GpuMemoryScope {
+ public:
+  GpuMemoryScope();
+  ~GpuMemoryScope();
+  GpuMemoryScope(const GpuMemoryScope&) = delete;
+  GpuMemoryScope& operator=(const GpuMemoryScope&) = delete;
 };
 
 /// Computes y = x W^T + bias: x [..., in], bias [out] or undefined -> [..., out]. Keeps neither x nor W for the
