@@ -1,9 +1,12 @@
 // Charts of curves. A curve is {name, steps, values, colour, style}, with style "dots" or "stairs" instead of a line. Each
-// column of pixels draws the least and the greatest of its values, and only what is visible is drawn, so that long runs
-// stay smooth.
+// column of pixels draws the least and the greatest of its values, which `Extremes` finds without reading them all, and only
+// charts that are visible are drawn, so that long runs stay smooth.
 
 // Curves beyond the eighth have a colour again, with another dash.
 const dashes = number => [[], [6, 3], [2, 2], [8, 2, 2, 2]][Math.floor(number / 8) % 4];
+
+// Sets a text if it is another, because the page's layout is computed anew after each that is set.
+function write(element, text) { if (element.textContent !== text) element.textContent = text; }
 
 // What charts of a page share: the visible steps, smoothing, curves that are switched off.
 class View {
@@ -37,11 +40,12 @@ class View {
 }
 
 class Chart {
+  static known = new WeakMap();  // Extremes of lists of values, as {all, positive}
   static seen = new IntersectionObserver(entries => entries.forEach(one => one.target.chart.appear(one.isIntersecting)), { rootMargin: "200px" });
-  static sizes = new ResizeObserver(entries => entries.forEach(one => one.target.chart.redraw()));
+  static sizes = new ResizeObserver(entries => entries.forEach(one => one.target.chart.resize()));
 
   constructor(title, view, { x = step => "step " + whole(step), tick = short } = {}) {
-    Object.assign(this, { title, view, x, tick, curves: [], isVisible: false, isLog: false, cursor: null });
+    Object.assign(this, { title, view, x, tick, curves: [], isVisible: false, isLog: false, cursor: null, width: 0, height: 0 });
     this.plot = make("div", undefined, { class: "plot", role: "application", "aria-roledescription": "chart", "aria-label": title, tabindex: 0 });
     this.canvas = make("canvas");
     this.over = make("canvas");  // what moves with the mouse
@@ -92,6 +96,10 @@ class Chart {
     this.legend.replaceChildren(...this.entries.map(one => one.entry), this.when);
   }
 
+  resize() {
+    Object.assign(this, { width: this.plot.clientWidth, height: this.plot.clientHeight });
+    this.redraw();
+  }
   appear(isVisible) {
     this.isVisible = isVisible;
     if (isVisible && this.isStale) this.redraw();
@@ -122,16 +130,20 @@ class Chart {
   visible(curve, [first, last]) {
     return [Math.max(0, indexOf(curve.steps, first) - 1), Math.min(curve.steps.length, indexOf(curve.steps, last) + 1)];
   }
+  isUsable = value => isValue(value) && !(this.isLog && value <= 0);
+  // Kept for typed arrays; lists grow while a run goes on.
+  extremes(values) {
+    const name = this.isLog ? "positive" : "all", known = Chart.known.get(values) ?? {};
+    known[name] ??= new Extremes(values, this.isUsable);
+    if (ArrayBuffer.isView(values)) Chart.known.set(values, known);
+    return known[name];
+  }
   bounds(shown, range) {
     let low = Infinity, high = -Infinity;
     for (const curve of shown) {
-      const values = this.valuesOf(curve), [begin, end] = this.visible(curve, range);
-      for (let i = begin; i < end; ++i) {
-        const value = values[i];
-        if (!isValue(value) || (this.isLog && value <= 0)) continue;
-        if (value < low) low = value;
-        if (value > high) high = value;
-      }
+      const [least, greatest] = this.extremes(this.valuesOf(curve)).of(...this.visible(curve, range));
+      if (least < low) low = least;
+      if (greatest > high) high = greatest;
     }
     if (low > high) return null;
     const scale = this.isLog ? Math.log : value => value, back = this.isLog ? Math.exp : value => value;
@@ -140,21 +152,22 @@ class Chart {
   }
   // Sets a canvas to its size in pixels, and returns what draws on it.
   cleared(canvas) {
-    const ratio = devicePixelRatio || 1, { clientWidth: width, clientHeight: height } = this.plot;
-    canvas.width = Math.round(width * ratio);
-    canvas.height = Math.round(height * ratio);
+    const ratio = devicePixelRatio || 1;
+    canvas.width = Math.round(this.width * ratio);
+    canvas.height = Math.round(this.height * ratio);
     const pen = canvas.getContext("2d");
     pen.scale(ratio, ratio);
     return pen;
   }
 
   draw() {
-    if (this.plot.clientWidth === 0) return;
+    const { width, height } = this;
+    if (width === 0) return;
     this.isStale = false;
     const pen = this.cleared(this.canvas), style = getComputedStyle(this.plot);
     const colour = name => style.getPropertyValue("--" + name);
     const shown = this.shown(), range = shown.length > 0 ? this.range(shown) : [0, 1], bounds = shown.length > 0 ? this.bounds(shown, range) : null;
-    const width = this.plot.clientWidth, height = this.plot.clientHeight, left = 52, right = width - 8, top = 6, bottom = height - 18;
+    const left = 52, right = width - 8, top = 6, bottom = height - 18;
     const scale = this.isLog ? Math.log : value => value, [low, high] = (bounds ?? [1, 2]).map(scale);
     this.place = {
       left, right, top, bottom, range, colour,
@@ -202,15 +215,14 @@ class Chart {
     }
   }
   trace(pen, curve, values) {
-    const { range, left, right, x, y } = this.place, { steps } = curve, [begin, end] = this.visible(curve, range);
-    const isUsable = value => isValue(value) && !(this.isLog && value <= 0);
+    const { range, left, right, x, y } = this.place, { steps } = curve, [begin, end] = this.visible(curve, range), { isUsable } = this;
     pen.lineWidth = 1.5;
     pen.lineJoin = "round";
     pen.setLineDash(dashes(curve.colour));
     const dots = [];
     pen.beginPath();
     if (end - begin > 3 * (right - left) && curve.style !== "dots") {
-      this.traceColumns(pen, steps, values, begin, end, isUsable);
+      this.fillColumns(pen, steps, values, begin, end);
     } else {
       let isDown = false, before = 0;
       for (let i = begin; i < end; ++i) {
@@ -232,39 +244,25 @@ class Chart {
       pen.fill();
     }
   }
-  // One pass over the points: each column of pixels goes from its first value over its least and greatest to its last.
-  traceColumns(pen, steps, values, begin, end, isUsable) {
-    const { x, y } = this.place;
-    let column = null, first = 0, low = 0, high = 0, last = 0, isDown = false;
-    const put = () => {
-      if (column === null) return;
-      if (isDown) pen.lineTo(column, y(first)); else pen.moveTo(column, y(first));
-      if (low < high) {
-        pen.lineTo(column, y(low));
-        pen.lineTo(column, y(high));
-        pen.lineTo(column, y(last));
+  // Fills each column of pixels from its least to its greatest value, and to the last one of the column before.
+  fillColumns(pen, steps, values, begin, end) {
+    const { left, right, step, y } = this.place, extremes = this.extremes(values);
+    let before = NaN;
+    for (let column = left - 1; begin < end && column <= right + 1; ++column) {
+      const next = column > right ? end : Math.min(end, indexOf(steps, step(column + 1)));
+      if (next <= begin) continue;
+      const [low, high] = extremes.of(begin, next);
+      if (low <= high) {
+        const top = y(before > high ? before : high), bottom = y(before < low ? before : low);
+        pen.fillRect(column, top - 0.75, 1, bottom - top + 1.5);
+        let last = next - 1;
+        while (!this.isUsable(values[last])) --last;
+        before = values[last];
+      } else {
+        before = NaN;
       }
-      isDown = true;
-      column = null;
-    };
-    for (let i = begin; i < end; ++i) {
-      const value = values[i];
-      if (!isUsable(value)) {
-        put();
-        isDown = false;
-        continue;
-      }
-      const at = Math.round(x(steps[i]));
-      if (at !== column) {
-        put();
-        column = at;
-        first = low = high = value;
-      }
-      if (value < low) low = value;
-      if (value > high) high = value;
-      last = value;
+      begin = next;
     }
-    put();
   }
 
   // Index of the point that is nearest to a step; null: the curve is not there.
@@ -291,7 +289,7 @@ class Chart {
     for (const [i, curve] of this.curves.entries()) {
       const { value } = this.entries[i], values = this.valuesOf(curve);
       const index = this.view.hidden.has(curve.name) || curve.steps.length === 0 ? null : cursor === null ? curve.steps.length - 1 : this.nearest(curve, cursor);
-      value.textContent = index === null ? "" : short(values[index]);
+      write(value, index === null ? "" : short(values[index]));
       if (index === null || cursor === null) continue;
       told.push(curve.name + " " + short(values[index]));
       if (!(values[index] > 0) && this.isLog) continue;
@@ -300,7 +298,7 @@ class Chart {
       pen.arc(x(curve.steps[index]), y(values[index]), 3.5, 0, 7);
       pen.fill();
     }
-    this.when.textContent = cursor === null ? "" : "at " + this.x(cursor);
+    write(this.when, cursor === null ? "" : "at " + this.x(cursor));
     return told;
   }
   say(cursor) { this.said.textContent = this.x(cursor) + ": " + (this.point(cursor) || []).join(", "); }

@@ -45,6 +45,37 @@ function smoothed(values, points) {
   }
   return all;
 }
+// The least and the greatest of parts of a list of values, by those of blocks of 16, of 256, of 4,096 values, and so on. A value
+// that is not usable is in none.
+class Extremes {
+  constructor(values, isUsable) {
+    Object.assign(this, { values, isUsable, levels: [] });
+    for (let length = values.length; length > 16;) {
+      length = Math.ceil(length / 16);
+      const lows = new Float64Array(length), highs = new Float64Array(length);
+      for (let i = 0; i < length; ++i) [lows[i], highs[i]] = this.walk(this.levels.length, 16 * i, 16 * i + 16);
+      this.levels.push([lows, highs]);
+    }
+  }
+  // Reads values, or blocks of a level, one by one.
+  walk(level, begin, end) {
+    const [lows, highs] = level > 0 ? this.levels[level - 1] : [this.values, this.values];
+    let low = Infinity, high = -Infinity;
+    for (let i = begin; i < Math.min(end, lows.length); ++i) {
+      if (level === 0 && !this.isUsable(lows[i])) continue;
+      if (lows[i] < low) low = lows[i];
+      if (highs[i] > high) high = highs[i];
+    }
+    return [low, high];
+  }
+  // Returns [least, greatest] of values begin to end - 1; [Infinity, -Infinity]: there is none.
+  of(begin, end, level = 0) {
+    const first = Math.ceil(begin / 16), last = Math.floor(end / 16);
+    if (first >= last || level === this.levels.length) return this.walk(level, begin, end);
+    const parts = [this.walk(level, begin, 16 * first), this.of(first, last, level + 1), this.walk(level, 16 * last, end)];
+    return [Math.min(...parts.map(one => one[0])), Math.max(...parts.map(one => one[1]))];
+  }
+}
 // Round numbers between two values, about `count` of them.
 function ticks(low, high, count) {
   const rough = (high - low) / count, power = 10 ** Math.floor(Math.log10(rough));

@@ -136,6 +136,37 @@ class Pages(unittest.TestCase):
         self.assertNotEqual(self.browser.run(f"{PLOT}.chart.place.y(1)"), before)
         self.assertEqual(self.browser.run("document.querySelector('.chart button').ariaPressed"), "true")
 
+    def test_charts_of_long_runs_draw_columns_with_all_extremes(self):
+        self.open("comparison")
+        found = self.browser.run("""(() => {
+          const chart = document.querySelector(".plot").chart, count = 100000;
+          const steps = Uint32Array.from({ length: count }, (_, i) => i), values = Float32Array.from(steps, i => Math.sin(i / 900) + (i * 7919 % 101) / 500);
+          values[31415] = 40;
+          values.fill(NaN, 60000, 70000);
+          const all = new Extremes(values, isValue), wrong = [];
+          for (const [begin, end] of [[0, count], [5, 9], [15, 17], [16, 32], [31400, 31416], [60000, 70000], [59999, 70001], [1234, 98765], [7, 7]]) {
+            const part = Array.from(values.subarray(begin, end)).filter(isValue), [low, high] = all.of(begin, end);
+            if (low !== Math.min(...part) || high !== Math.max(...part)) wrong.push([begin, end]);
+          }
+          const rectangles = [], fill = CanvasRenderingContext2D.prototype.fillRect;
+          CanvasRenderingContext2D.prototype.fillRect = function(x, y, width, height) {
+            if (this.canvas === chart.canvas) rectangles.push([x, y, width, height]);
+            fill.call(this, x, y, width, height);
+          };
+          chart.view.range = null;
+          chart.set([{ name: "long", steps, values, colour: 0 }]);
+          chart.draw();
+          CanvasRenderingContext2D.prototype.fillRect = fill;
+          const { x, y, left, right } = chart.place, spike = rectangles.find(one => Math.abs(one[0] - x(31415)) <= 1 && Math.abs(one[1] - y(40)) < 1);
+          const gap = rectangles.filter(one => one[0] > x(60000) + 1 && one[0] < x(70000) - 1);
+          return { wrong, rectangles: rectangles.length, width: right - left, hasSpike: spike !== undefined, inGap: gap.length };
+        })()""")
+        self.assertEqual(found["wrong"], [])
+        self.assertTrue(found["hasSpike"])
+        self.assertEqual(found["inGap"], 0)
+        self.assertGreater(found["rectangles"], 0.8 * found["width"])
+        self.assertLessEqual(found["rectangles"], found["width"] + 3)
+
     def test_a_comparison_names_runs_shortly_and_has_a_chart_for_each_metric(self):
         self.open("comparison")
         charts = self.browser.run("[...document.querySelectorAll('.chart')].map(one => [one.querySelector('h3').textContent, one.querySelectorAll('.legend button').length])")
