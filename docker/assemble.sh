@@ -59,6 +59,14 @@ closure "$build/lib/libgputrain.so" "${parquet[@]}" "${later[@]}" | while read -
   is_of_base "$library" || [[ $library == */libgputrain*.so ]] || install -D -m 644 "$library" "$(place_of "$library")"
 done
 
+# copyright_of LIBRARY: where the distribution's package of a library says its licence.
+copyright_of() { echo "/usr/share/doc/$(dpkg -S "*/${1##*/}" | sed -n '1s/:.*//p')/copyright"; }
+for library in "$target"/lib/*.so*; do
+  [[ $library == */libgputrain*.so ]] && continue
+  file=$(copyright_of "$library")
+  install -D -m 644 "$file" "$target/share/gputrain/licenses/$(basename "$(dirname "$file")")/copyright"
+done
+
 install -D -m 644 -t "$target/share/gputrain/configs" "$root"/configs/*.yaml
 install -D -m 644 "$root/LICENSE" "$target/share/gputrain/LICENSE"
 for licenses in "$packages"/{torch,nvidia_*}-*.dist-info/licenses ${parquet:+"$packages"/pyarrow-*.dist-info/licenses}; do

@@ -5,27 +5,29 @@ source "$(dirname "${BASH_SOURCE[0]}")/steps.sh"
 
 usage() {
   cat <<'END'
-usage: scripts/setup.sh [--cpu | --cuda] [--parquet] [--tests] [--skip-system]
+usage: scripts/setup.sh [--cpu | --cuda] [--parquet] [--package] [--tests] [--skip-system]
   --cpu          only what a CPU build needs (1.3 GB)
   --cuda         also the CUDA libraries (4 GB), and the CUDA 13 compiler if there is none
                  without either: --cuda where there is an nvcc or a GPU, else --cpu. GPUs need compute
                  capability 7.5 (T4, RTX 20 and newer) and driver 580: others are refused before anything is done
   --parquet      also what reads Parquet files: data.train.format: parquet (60 MB to download)
+  --package      also what scripts/package.sh makes wheels with
   --tests        also what tests run (Open MPI, Slurm, ...) and compare with (torchvision, transformers, ...);
-                 includes --parquet
+                 includes --parquet and --package
   --skip-system  do not install system packages (install those of scripts/packages.txt yourself, and those of
                  scripts/packages-tests.txt for the tests that need them)
 Environment: PYTHON, the python3 to make .deps/ with (default: /usr/bin/python3, else python3).
 END
 }
 
-device='' parquet=false tests=false system=true
+device='' parquet=false package=false tests=false system=true
 while (($#)); do
   case $1 in
     --cpu) device=cpu ;;
     --cuda) device=cuda ;;
     --parquet) parquet=true ;;
-    --tests) tests=true parquet=true ;;
+    --package) package=true ;;
+    --tests) tests=true parquet=true package=true ;;
     --skip-system) system=false ;;
     -h | --help) usage; exit ;;
     *) usage >&2; fail "unknown option '$1'" ;;
@@ -181,6 +183,7 @@ install_wheels() {
     link_toolkit
   fi
   if $parquet; then install_set parquet "Arrow, which reads Parquet files (60 MB to download)"; fi
+  if $package; then install_set package "auditwheel, which makes wheels"; fi
   if $tests; then
     install_set test "Python references that tests compare with (110 MB to download)"
     if has_gpu; then install_set compile "Triton, for comparing with torch.compile (190 MB to download)"; fi
