@@ -373,7 +373,7 @@ TEST_F(Plan, RefusesWhatItCannotPredict) {
           "is predicted only for a model of type gpt without model.freeze", "--set parallel.context=1");
   refused(joined(whole, {"--bench-comm", write_job()}), "is not what `gputrain bench comm --json` prints", "job.yaml");
   refused(joined(whole, {"--bench-train", folder_ / "none"}), "cannot be read", "bench train --json");
-  refused(joined(whole, {"--set", "precision=fp64"}), "the rate of h100 in fp64 is not known", "precision=bf16");
+  refused(joined(whole, {"--set", "precision=fp64"}), "h100 has no known rate in fp64", "precision=bf16");
 }
 
 // Beside what blocks keep: outputs that await a gradient from the next stage, and two gradients on their way.
