@@ -69,12 +69,12 @@ std::string kind_of(const PlanRequest& request) {
 
 /// Returns the option for a precision that GPUs of this kind have and the job goes with; empty: there is none.
 std::string other_precision(const std::string& kind, const JobSpec& spec) {
-  const std::string_view device = device::gpu_system(kind)->device;
+  const std::string_view gpu = device::gpu_system(kind)->device;
   const size_t broken = broken_rules(features_of(spec)).size();
   for (const char* const precision : {"bf16", "fp16", "fp32"}) {
     JobSpec other = spec;
     other.precision = precision;
-    if (device::peak_rate(device, precision) && broken_rules(features_of(other)).size() <= broken)
+    if (device::peak_rate(gpu, precision) && broken_rules(features_of(other)).size() <= broken)
       return "--set precision=" + other.precision;
   }
   return "";
