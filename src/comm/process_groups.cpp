@@ -189,7 +189,7 @@ struct ProcessGroups::Session {
   }
 };
 
-ProcessGroups::ProcessGroups() : hosts_{"localhost"}, description_("alone") {}
+ProcessGroups::ProcessGroups() : hosts_{host_name()}, description_("alone") {}
 ProcessGroups::~ProcessGroups() = default;
 ProcessGroups::ProcessGroups(ProcessGroups&&) noexcept = default;
 ProcessGroups& ProcessGroups::operator=(ProcessGroups&&) noexcept = default;

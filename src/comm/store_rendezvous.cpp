@@ -29,12 +29,6 @@ struct Arrival {
   std::string text() const { return "process " + std::to_string(process) + " on " + host; }
 };
 
-std::string host_name() {
-  std::array<char, 256> name{};
-  if (::gethostname(name.data(), name.size() - 1) != 0) return "unknown";
-  return name.data();
-}
-
 std::vector<uint8_t> write_down(const Arrival& arrival) {
   const std::string text = arrival.host + '\n' + arrival.device_kind + '\n' + arrival.gpu + '\n' +
                            std::to_string(arrival.world_size) + '\n' + std::to_string(arrival.process) + '\n' +
@@ -223,6 +217,12 @@ std::vector<std::string> meet(c10d::Store& store, const Rendezvous& at, const Gr
 }
 
 }  // namespace
+
+std::string host_name() {
+  std::array<char, 256> name{};
+  if (::gethostname(name.data(), name.size() - 1) != 0) return "unknown";
+  return name.data();
+}
 
 c10::intrusive_ptr<c10d::Store> open_store(const Rendezvous& at, const std::string& address,
                                            const GroupOptions& options) {

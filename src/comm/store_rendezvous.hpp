@@ -12,6 +12,9 @@
 
 namespace gputrain::comm {
 
+/// Returns the name of this machine, by which ranks name it to each other; "unknown" if it has none.
+std::string host_name();
+
 /// Serves the store (rank 0, unless the launcher does) or connects to it. Throws Error(restart) if that fails,
 /// Error(environment) if the port is taken or another service answers there.
 c10::intrusive_ptr<c10d::Store> open_store(const Rendezvous& at, const std::string& address,

@@ -105,7 +105,7 @@ void take_measured_links(ClusterRates& rates, const std::string& file) {
       refuse_file(file, "has no all_gather", "gputrain bench comm --json, of all collectives");
     const std::string origin = "measured, " + file;
     const auto hop_count = [](int64_t hops) { return static_cast<double>(std::max<int64_t>(1, hops)); };
-    rates.start = {.value = 0, .origin = "measured, in the latency"};
+    rates.start = {.value = 0, .origin = "measured, with the hops"};
     if (hosts == 1) {
       rates.inside = {.value = rate, .origin = origin};
       rates.inside_latency = {.value = seconds / hop_count(ranks - 1), .origin = origin};
@@ -139,10 +139,6 @@ ClusterRates plan_rates(const RateSources& sources, const JobSpec& spec) {
   } else if (peak > 0) {
     const bool is_of_texts = models::catalog().reads(spec.model.architecture).reads_tokens();
     rates.compute = {.value = peak, .share = is_of_texts ? kOfCompute : kOfConvolutions, .origin = sheet};
-  } else {
-    throw Error(ExitCode::usage, {.what = fmt::format("the rate of {} in {} is not known", system.name, precision),
-                                  .where = "precision",
-                                  .hint = "--set precision=bf16, or measured steps by --bench-train"});
   }
   rates.memory = {.value = system.memory, .share = kOfMemory, .origin = sheet};
   rates.inside = {.value = system.inside, .share = kOfLinks, .origin = sheet};

@@ -15,6 +15,16 @@ size_t width_of(const std::string& text) {
       std::count_if(text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; }));
 }
 
+size_t width_of_lines(const std::string& text) {
+  size_t width = 0;
+  for (size_t begin = 0; begin < text.size();) {
+    const size_t end = std::min(text.find('\n', begin), text.size());
+    width = std::max(width, width_of(text.substr(begin, end - begin)));
+    begin = end + 1;
+  }
+  return width;
+}
+
 }  // namespace
 
 void TextTable::add(std::vector<std::string> cells) {
@@ -31,8 +41,7 @@ void TextTable::add(std::vector<std::string> cells) {
 std::string TextTable::text(size_t most, const std::vector<std::string>& spare) const {
   TextTable narrower = *this;
   for (const std::string& name : spare) {
-    const std::string text = narrower.text();
-    if (most == 0 || width_of(text.substr(0, text.find('\n'))) <= most) break;
+    if (most == 0 || width_of_lines(narrower.text()) <= most) break;
     const auto& head = rows_.front();
     const auto column = static_cast<size_t>(std::ranges::find(head, name) - head.begin());
     for (auto& row : narrower.rows_)

@@ -73,6 +73,27 @@ std::optional<ImageSize> image_size_in(const nlohmann::json& config) {
   return std::nullopt;
 }
 
+TimmImages timm_images_in(const nlohmann::json& config) {
+  TimmImages images;
+  if (!is_timm_config(config) || !config.contains("pretrained_cfg")) return images;
+  const nlohmann::json& told = config["pretrained_cfg"];
+  if (!told.is_object()) return images;
+  const auto value = [&](const char* key) { return told.value(key, nlohmann::json()); };
+  const auto is_list = [](const nlohmann::json& list) {
+    return list.is_array() && std::ranges::all_of(list, [](const nlohmann::json& one) { return one.is_number(); });
+  };
+  images.size = image_size_of(value("input_size"));
+  const nlohmann::json mean = value("mean"), deviation = value("std"), crop = value("crop_pct");
+  if (is_list(mean) && is_list(deviation))
+    images.normalization =
+        data::Normalization{.mean = mean.get<std::vector<double>>(), .std = deviation.get<std::vector<double>>()};
+  if (crop.is_number() && crop > 0 && crop <= 1) images.crop_pct = crop.get<double>();
+  if (const nlohmann::json mode = value("crop_mode"); mode.is_string()) images.crop_mode = mode.get<std::string>();
+  if (const nlohmann::json filter = value("interpolation"); filter.is_string())
+    images.interpolation = filter.get<std::string>();
+  return images;
+}
+
 std::unique_ptr<const PublishedFamily> family_meant_by(const nlohmann::json& config) {
   return first_family([&](const PublishedFamily& family) { return family.means(config); });
 }

@@ -22,6 +22,7 @@
 #include "gputrain/parallel/replicas.hpp"
 #include "gputrain/setup/training_setup.hpp"
 #include "gputrain/setup/weights.hpp"
+#include "weights/weight_metadata.hpp"
 
 namespace gputrain::app {
 namespace {
@@ -113,7 +114,7 @@ void warn_of_other_images(const BuiltModel& built) {
 
 /// Warns if a folder of timm names another normalisation of images than that of this job.
 void warn_of_other_normalization(const BuiltModel& built, const data::Dataset& train) {
-  const auto theirs = normalization_beside(built.pretrained);
+  const auto theirs = timm_images_beside(built.pretrained).normalization;
   const auto ours = train.normalization();
   if (!theirs || !ours || theirs->mean.size() != ours->mean.size()) return;
   const auto differ = [](const std::vector<double>& a, const std::vector<double>& b) {
@@ -131,18 +132,19 @@ void warn_of_other_normalization(const BuiltModel& built, const data::Dataset& t
 void warn_of_other_fit(const BuiltModel& built, const Job& job) {
   const data::ImageOptions& ours = job.spec().data.image;
   if (!built.images || ours.size.is_auto()) return;
-  const PublishedFit theirs = fit_beside(built.pretrained);
+  const models::TimmImages theirs = timm_images_beside(built.pretrained);
   constexpr int64_t kAnySide = 1024;
   const data::Fit fit =
       data::ImageTransform(ours, data::Split::val, 0, 0).fit(0, {.augment = false}, kAnySide, kAnySide);
   const auto is_open = [&](const std::string& key) { return job.loaded.origin("data.image.eval." + key) == "default"; };
   std::vector<std::string> keys;
-  if (theirs.crop_pct && fit.width == fit.height && is_open("resize")) {
+  if (theirs.crop_pct && theirs.crop_mode == "center" && fit.width == fit.height && is_open("resize")) {
     const auto wanted = static_cast<int64_t>(std::floor(static_cast<double>(fit.width) / *theirs.crop_pct));
     if (wanted != fit.full_width) keys.push_back(fmt::format("resize: {}", wanted));
   }
-  const bool is_bicubic = fit.filter == data::Filter::bicubic;
-  if (theirs.interpolation && (*theirs.interpolation == "bicubic") != is_bicubic && is_open("interpolation"))
+  const std::string ours_is = fit.filter == data::Filter::bicubic ? "bicubic" : "bilinear";
+  const bool is_known = theirs.interpolation == "bilinear" || theirs.interpolation == "bicubic";
+  if (is_known && *theirs.interpolation != ours_is && is_open("interpolation"))
     keys.push_back("interpolation: " + *theirs.interpolation);
   if (keys.empty()) return;
   log::warning(fmt::format(

@@ -74,7 +74,7 @@ Signature images_in(const json& config, const fs::path& file) {
   return {.gives = Target::label,
           .layout = SampleLayout::images(size->height, size->width, kChannels, classes_in(config)),
           .class_names = models::class_names_in(config),
-          .normalization = app::normalization_beside(file.parent_path())};
+          .normalization = models::timm_images_in(config).normalization};
 }
 
 SampleLayout layout_of_images(const InputSpec& model, const SampleLayout& known) {

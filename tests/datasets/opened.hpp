@@ -37,6 +37,13 @@ inline data::DatasetSplits open(const std::string& section, int64_t longest_sequ
   return open_for(longest_sequence > 0 ? tokens : InputSpec(), section, own_folders);
 }
 
+/// The options of images of 32 x 32 pixels with these augmentations.
+inline data::ImageOptions augmented(const std::string& augment) {
+  const std::string text = "data: {train: {format: synthetic}, image: {size: 32, augment: {" + augment + "}}}";
+  const auto job = config::load(config::schema_of<JobWithData>(), {.file = "job.yaml", .text = text});
+  return job.as<JobWithData>().data.image;
+}
+
 /// A sample as the dataset writes it: input and target classes.
 struct Sample {
   std::vector<std::byte> input;

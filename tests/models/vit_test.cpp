@@ -238,6 +238,36 @@ TEST(Vit, ReadsSizesOfImagesFromConfigJson) {
   EXPECT_EQ(image_size_in(json::object()), std::nullopt);
 }
 
+TEST(Timm, SaysHowImagesAreReadForItsWeights) {
+  using nlohmann::json;
+  const json told{{"input_size", {3, 24, 48}}, {"mean", {0.5, 0.25, 0.125}}, {"std", {1, 1, 1}},
+                  {"crop_pct", 0.875},         {"crop_mode", "border"},      {"interpolation", "bicubic"}};
+  const auto read = [](const json& cfg) {
+    return timm_images_in({{"architecture", "vit_tiny"}, {"pretrained_cfg", cfg}});
+  };
+  const TimmImages images = read(told);
+  EXPECT_EQ(images.size, (ImageSize{24, 48}));
+  ASSERT_TRUE(images.normalization);
+  EXPECT_EQ(images.normalization->mean, (std::vector<double>{0.5, 0.25, 0.125}));
+  EXPECT_EQ(images.normalization->std, (std::vector<double>{1, 1, 1}));
+  EXPECT_EQ(images.crop_pct, 0.875);
+  EXPECT_EQ(images.crop_mode, "border");
+  EXPECT_EQ(images.interpolation, "bicubic");
+  const auto is_empty = [](const TimmImages& one) {
+    return !one.size && !one.normalization && !one.crop_pct && one.crop_mode == "center" && !one.interpolation;
+  };
+  EXPECT_TRUE(is_empty(read({{"input_size", "large"},
+                             {"mean", {0.5, "red"}},
+                             {"std", {1, 1}},
+                             {"crop_pct", 1.5},
+                             {"crop_mode", 1},
+                             {"interpolation", nullptr}})));
+  EXPECT_TRUE(is_empty(read({{"mean", {0.5}}}))) << "a mean alone";
+  EXPECT_TRUE(is_empty(read(json::array())));
+  EXPECT_TRUE(is_empty(timm_images_in({{"model_type", "vit"}, {"architecture", "vit"}, {"pretrained_cfg", told}})));
+  EXPECT_TRUE(is_empty(timm_images_in(json())));
+}
+
 TEST(Vit, DropsPathsOfWholeSamplesInTraining) {
   const auto model = vit_of("drop_path: 0.5");
   const at::NoGradGuard no_grad;

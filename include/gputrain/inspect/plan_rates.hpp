@@ -17,7 +17,8 @@ struct RateSources {
   std::vector<std::string> bench_comm;  // what `bench comm --json` printed, inside a host, between hosts
 };
 
-/// Finds the rates. Throws Error(usage) for unknown GPUs, a precision that they lack, and files of other commands.
+/// Finds the rates; that of compute is 0 where the GPUs have no known one in the job's precision. Throws Error(usage)
+/// for unknown GPUs and files of other commands.
 ClusterRates plan_rates(const RateSources& sources, const JobSpec& spec);
 
 }  // namespace gputrain::app

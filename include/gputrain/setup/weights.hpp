@@ -44,16 +44,6 @@ models::NotLoaded load_weights(BuiltModel& built, const std::filesystem::path& p
 /// Returns the images that the weights were trained on, as targets_of() finds it; empty: not known.
 std::optional<models::ImageSize> images_of(const std::filesystem::path& path);
 
-/// Returns the normalisation of images in timm's config.json beside weights; empty: there is none.
-std::optional<data::Normalization> normalization_beside(const std::filesystem::path& path);
-
-/// How timm's config.json beside weights says that images are fitted for an evaluation.
-struct PublishedFit {
-  std::optional<double> crop_pct;            // size of the input as a part of the shorter side before the crop
-  std::optional<std::string> interpolation;  // bilinear or bicubic
-};
-PublishedFit fit_beside(const std::filesystem::path& path);
-
 /// Meaning of the numbers of classes or characters.
 struct Targets {
   std::vector<std::string> names;  // names in order of the numbers; empty: not known

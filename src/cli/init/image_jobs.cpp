@@ -8,7 +8,6 @@
 #include "gputrain/core/error.hpp"
 #include "gputrain/core/json.hpp"
 #include "gputrain/models/published.hpp"
-#include "gputrain/setup/weights.hpp"
 #include "jobs.hpp"
 #include "recipes.hpp"
 
@@ -51,7 +50,7 @@ std::string image_keys(const BaseModel& base) {
   const auto size = models::image_size_in(config).value_or(models::ImageSize{kUsual, kUsual});
   std::string keys = size.height == size.width ? fmt::format("size: {}", size.height)
                                                : fmt::format("size: [{}, {}]", size.height, size.width);
-  const auto told = normalization_beside(base.folder);
+  const auto told = models::timm_images_in(config).normalization;
   if (!told || (told->mean == kUsualMean && told->std == kUsualStd)) return keys;
   return keys + fmt::format(", mean: [{}], std: [{}]", fmt::join(told->mean, ", "), fmt::join(told->std, ", "));
 }

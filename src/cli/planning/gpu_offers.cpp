@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <climits>
+#include <sstream>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -34,6 +35,14 @@ const GpuOffer* fastest(const std::vector<GpuOffer>& offers) {
   return least(offers, [](const GpuOffer& offer) { return std::optional(1 / offer.row().samples_per_second); });
 }
 
+const GpuOffer& first_counted(const std::vector<GpuOffer>& offers) {
+  return *std::ranges::find_if(offers, [](const GpuOffer& offer) { return !offer.obstacle; });
+}
+
+std::string reason(const Obstacle& obstacle) {
+  return obstacle.what + (obstacle.option.empty() ? "" : "; try " + obstacle.option);
+}
+
 std::string dollars(std::optional<double> value) { return value ? fmt::format("{:.2f}", *value) : ""; }
 
 std::string conclusion(const std::vector<GpuOffer>& offers) {
@@ -48,6 +57,34 @@ std::string conclusion(const std::vector<GpuOffer>& offers) {
                      name, why, yaml_of(taken.row().candidate));
 }
 
+/// Returns the lines of the offers, below a head. What is not counted has its reason in place of figures.
+std::string rows_of(const std::vector<GpuOffer>& offers) {
+  TextTable table("lrlrrrlrrrr");
+  table.add({"gpus", "memory", "fits", "needs", "micro", "passes", "checkpointing",
+             rate_unit(first_counted(offers).plans), "time", "dollars/h", "dollars"});
+  for (const GpuOffer& offer : offers) {
+    const std::string name = offer.request.rates.gpus, memory = monitor::bytes(offer.request.device_bytes);
+    if (offer.obstacle) {
+      table.add({name, memory, "?"});
+      continue;
+    }
+    const PlanRow& row = offer.row();
+    const bool fits = offer.fits();
+    table.add({name, memory, fits ? "yes" : "no", monitor::bytes(row.bytes()), grouped(row.candidate.micro_batch),
+               grouped(row.candidate.accumulation), row.candidate.checkpointing,
+               fits ? rate_text(offer.plans, row) : "", fits ? monitor::duration(offer.seconds()) : "",
+               dollars(offer.price), fits ? dollars(offer.cost()) : ""});
+  }
+  std::istringstream rows(
+      table.text(monitor::Console::detect(true).columns, {"passes", "checkpointing", "micro", "memory"}));
+  std::string text, line;
+  for (size_t i = 0; std::getline(rows, line); ++i) {  // row 0 is the head
+    const bool has_reason = i > 0 && offers[i - 1].obstacle;
+    text += line + (has_reason ? "    " + reason(*offers[i - 1].obstacle) : "") + "\n";
+  }
+  return text;
+}
+
 }  // namespace
 
 std::optional<double> GpuOffer::cost() const {
@@ -56,19 +93,7 @@ std::optional<double> GpuOffer::cost() const {
 }
 
 std::string offers_page(const Job& job, const std::vector<GpuOffer>& offers) {
-  const GpuOffer& first = offers.front();
-  TextTable table("lrlrrrlrrrr");
-  table.add({"gpus", "memory", "fits", "needs", "micro", "passes", "checkpointing", rate_unit(first.plans), "time",
-             "dollars/h", "dollars"});
-  for (const GpuOffer& offer : offers) {
-    const PlanRow& row = offer.row();
-    const bool fits = offer.fits();
-    table.add({offer.request.rates.gpus, monitor::bytes(offer.request.device_bytes), fits ? "yes" : "no",
-               monitor::bytes(row.bytes()), grouped(row.candidate.micro_batch), grouped(row.candidate.accumulation),
-               row.candidate.checkpointing, fits ? rate_text(offer.plans, row) : "",
-               fits ? monitor::duration(offer.seconds()) : "", dollars(offer.price),
-               fits ? dollars(offer.cost()) : ""});
-  }
+  const GpuOffer& first = first_counted(offers);
   const ClusterRates& rates = first.request.rates;
   const std::string head = fmt::format(
       "gpus    {} of a kind; {:.0f} % of their memory are left to their context, NCCL and gaps\n"
@@ -77,13 +102,12 @@ std::string offers_page(const Job& job, const std::vector<GpuOffer>& offers) {
       "time    of {}training alone, without evaluations and saves\n",
       first.request.world_size, 100 * kKeptMemory, first.plans.how_activations, 100 * rates.compute.share,
       100 * rates.memory.share, first.plans.steps == INT64_MAX ? "" : counted(first.plans.steps, "step") + " of ");
-  const auto columns = monitor::Console::detect(true).columns;
-  return for_terminal(job_line(job, first.plans) + head) + "\n" +
-         table.text(columns, {"passes", "checkpointing", "micro", "memory"}) + "\n" + for_terminal(conclusion(offers));
+  return for_terminal(job_line(job, first.plans) + head, kLabelIndent) + "\n" + rows_of(offers) + "\n" +
+         for_terminal(conclusion(offers), kTextIndent);
 }
 
 nlohmann::json offers_json(const std::vector<GpuOffer>& offers) {
-  const Plans& plans = offers.front().plans;
+  const Plans& plans = first_counted(offers).plans;
   const auto name_of = [](const GpuOffer* offer) {
     return offer != nullptr ? nlohmann::json(offer->request.rates.gpus) : nlohmann::json();
   };
@@ -100,10 +124,12 @@ nlohmann::json offers_json(const std::vector<GpuOffer>& offers) {
                       {"cheapest", name_of(by_cost)},
                       {"fastest", name_of(by_time)}};
   for (const GpuOffer& offer : offers) {
+    const bool is_counted = !offer.obstacle;
     json["gpus"].push_back({{"name", offer.request.rates.gpus},
                             {"device_memory_bytes", offer.request.device_bytes},
-                            {"fits", offer.fits()},
-                            {"plan", to_json(offer.row(), offer.fits())},
+                            {"not_counted", is_counted ? nlohmann::json() : nlohmann::json(reason(*offer.obstacle))},
+                            {"fits", is_counted ? nlohmann::json(offer.fits()) : nlohmann::json()},
+                            {"plan", is_counted ? to_json(offer.row(), offer.fits()) : nlohmann::json()},
                             {"seconds", number(offer.fits() ? std::optional(offer.seconds()) : std::nullopt)},
                             {"dollars_per_hour", number(offer.price)},
                             {"dollars", number(offer.fits() ? offer.cost() : std::nullopt)}});

@@ -13,9 +13,11 @@
 #include "gputrain/core/error.hpp"
 #include "gputrain/core/numbers.hpp"
 #include "gputrain/device/gpu_systems.hpp"
+#include "gputrain/device/peak_rates.hpp"
 #include "gputrain/inspect/plan_rates.hpp"
 #include "gputrain/job/job_environment.hpp"
 #include "gputrain/monitor/format.hpp"
+#include "gputrain/setup/compatibility.hpp"
 #include "plan_page.hpp"
 
 namespace gputrain::app {
@@ -61,13 +63,49 @@ NamedGpu read_gpu(const std::string& text) {
   return gpu;
 }
 
-void refuse_unknown_links(const PlanRequest& request) {
+std::string kind_of(const PlanRequest& request) {
+  return request.rates.gpus.substr(0, request.rates.gpus.find(','));  // "h100, as --gpus names none"
+}
+
+/// Returns the option for a precision that GPUs of this kind have and the job goes with; empty: there is none.
+std::string other_precision(const std::string& kind, const JobSpec& spec) {
+  const std::string_view gpu = device::gpu_system(kind)->device;
+  const size_t broken = broken_rules(features_of(spec)).size();
+  for (const char* const precision : {"bf16", "fp16", "fp32"}) {
+    JobSpec other = spec;
+    other.precision = precision;
+    if (device::peak_rate(gpu, precision) && broken_rules(features_of(other)).size() <= broken)
+      return "--set precision=" + other.precision;
+  }
+  return "";
+}
+
+/// Returns why the GPUs of a request cannot be counted; empty: they can.
+std::optional<Obstacle> obstacle_of(const PlanRequest& request, const JobSpec& spec) {
   const ClusterRates& rates = request.rates;
+  if (rates.compute.value == 0) {
+    return Obstacle{.what = spec.precision == "fp64" ? "no known rate in fp64" : "no " + spec.precision + " units",
+                    .option = other_precision(kind_of(request), spec),
+                    .measured = "measured steps by --bench-train"};
+  }
   const bool has_hosts = request.world_size > rates.ranks_per_host;
-  if (request.world_size == 1 || (rates.inside.value > 0 && (!has_hosts || rates.between.value > 0))) return;
+  if (request.world_size == 1 || (rates.inside.value > 0 && (!has_hosts || rates.between.value > 0)))
+    return std::nullopt;
+  return Obstacle{.what = "no known rate between GPUs",
+                  .option = "--world-size 1",
+                  .measured = "--bench-comm FILE, measured on two of them"};
+}
+
+/// Throws the obstacles of all kinds, with what counts the first of them.
+[[noreturn]] void refuse_uncounted(const std::vector<GpuOffer>& offers) {
+  std::string what;
+  for (const GpuOffer& offer : offers)
+    what += (what.empty() ? "" : "; ") + kind_of(offer.request) + " has " + offer.obstacle->what;
+  const Obstacle& first = *offers.front().obstacle;
+  const std::string measured = offers.size() > 1 ? "" : first.measured;  // files are of one kind
+  std::string hint = first.option + (first.option.empty() || measured.empty() ? "" : ", or ") + measured;
   throw Error(ExitCode::usage,
-              {.what = "how fast several GPUs of the kind " + rates.gpus + " exchange data is not known",
-               .hint = "--bench-comm FILE, measured on two of them, or --world-size 1"});
+              {.what = std::move(what), .hint = hint.empty() ? std::string("another kind of GPU") : std::move(hint)});
 }
 
 PlanRequest request_of(const PlanCommand& command, const Job& job, const std::string& gpu) {
@@ -84,7 +122,6 @@ PlanRequest request_of(const PlanCommand& command, const Job& job, const std::st
     throw Error(ExitCode::usage, {.what = "how much memory each GPU has is not known: there is none here",
                                   .hint = "--device-memory 80GiB, or --gpus h100"});
   }
-  refuse_unknown_links(request);
   return request;
 }
 
@@ -117,8 +154,8 @@ std::string settings_that_need_less(const JobSpec& spec) {
 int print_offers(const Job& job, const std::vector<GpuOffer>& offers, bool json) {
   std::printf("%s", json ? (offers_json(offers).dump(2) + "\n").c_str() : offers_page(job, offers).c_str());
   if (std::ranges::any_of(offers, &GpuOffer::fits)) return 0;
-  const GpuOffer& largest =
-      *std::ranges::max_element(offers, {}, [](const GpuOffer& offer) { return offer.request.device_bytes; });
+  const GpuOffer& largest = *std::ranges::max_element(
+      offers, {}, [](const GpuOffer& offer) { return offer.obstacle ? 0 : offer.request.device_bytes; });
   throw Error(ExitCode::environment,
               {.what = fmt::format("none of these GPUs suffices: {} has the most memory, {}, and the job needs {}",
                                    largest.request.rates.gpus, monitor::bytes(largest.request.device_bytes),
@@ -139,12 +176,21 @@ int plan_command(const PlanCommand& command) {
     throw Error(ExitCode::usage, {.what = "measured files are of one kind of GPU, and --gpus names several",
                                   .hint = "--gpus " + gpus.front().name});
   }
-  std::vector<PlanRequest> requests;
-  for (const NamedGpu& gpu : gpus) requests.push_back(request_of(command, job, gpu.name));
-  std::vector<Plans> plans = search_plans(job, requests);
-  if (gpus.size() == 1 && !gpus.front().price) return print_plan(job, requests.front(), plans.front(), command.json);
   std::vector<GpuOffer> offers;
-  for (size_t i = 0; i < gpus.size(); ++i) offers.push_back({requests[i], std::move(plans[i]), gpus[i].price});
+  std::vector<PlanRequest> counted;
+  for (const NamedGpu& gpu : gpus) {
+    PlanRequest request = request_of(command, job, gpu.name);
+    auto obstacle = obstacle_of(request, job.spec());
+    if (!obstacle) counted.push_back(request);
+    offers.push_back({std::move(request), {}, gpu.price, std::move(obstacle)});
+  }
+  if (counted.empty()) refuse_uncounted(offers);
+  std::vector<Plans> plans = search_plans(job, counted);
+  auto next = plans.begin();
+  for (GpuOffer& offer : offers)
+    if (!offer.obstacle) offer.plans = std::move(*next++);
+  const GpuOffer& first = offers.front();
+  if (offers.size() == 1 && !first.price) return print_plan(job, first.request, first.plans, command.json);
   return print_offers(job, offers, command.json);
 }
 

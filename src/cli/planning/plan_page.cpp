@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include <sstream>
+#include <string_view>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -40,7 +41,15 @@ std::vector<NamedConstant> constants_of(const ClusterRates& rates, int64_t ranks
 std::string share_text(const Constant& constant) {
   if (constant.share == 1) return "";
   const bool is_measured = constant.origin.starts_with("measured");
-  return fmt::format("{:.0f} % of it{}", 100 * constant.share, is_measured ? "" : ", assumed");
+  return fmt::format("{:.0f} %{}", 100 * constant.share, is_measured ? "" : ", assumed");
+}
+
+/// Shortens an origin, which may name a long file, to what a terminal has room for.
+std::string origin_text(const Constant& constant) {
+  constexpr size_t kOthers = 57;  // width of the other columns, with the spaces between
+  constexpr size_t kLeast = 23;   // width of what is published
+  const size_t columns = monitor::Console::detect(true).columns;
+  return columns == 0 ? constant.origin : shortened(constant.origin, std::max(columns, kOthers + kLeast) - kOthers);
 }
 
 std::string seconds_text(double seconds) {
@@ -112,19 +121,21 @@ std::string plan_head(const Job& job, const PlanRequest& request, const Plans& p
   TextTable table("llrll");
   for (const NamedConstant& one : constants_of(request.rates, world)) {
     table.add({std::string(table.text().empty() ? "rates " : ""), one.name,
-               monitor::significant(one.constant.value / one.unit) + " " + one.unit_name, one.constant.origin,
+               monitor::significant(one.constant.value / one.unit) + " " + one.unit_name, origin_text(one.constant),
                share_text(one.constant)});
   }
-  return for_terminal(text) + for_terminal(table.text());
+  return for_terminal(text + table.text(), kLabelIndent);
 }
 
-std::string for_terminal(const std::string& text) {
-  constexpr size_t kIndent = 8;
+std::string for_terminal(const std::string& text, size_t indent) {
   const size_t columns = monitor::Console::detect(true).columns;
+  if (columns <= indent) return text;
   std::istringstream lines(text);
   std::string fitting;
-  for (std::string line; std::getline(lines, line);)
-    fitting += (line.size() > columns && columns > kIndent ? wrapped(line, columns - kIndent, kIndent) : line) + "\n";
+  for (std::string line; std::getline(lines, line);) {
+    const size_t first = std::min(indent, line.size());
+    fitting += line.substr(0, first) + wrapped(std::string_view(line).substr(first), columns - indent, indent) + "\n";
+  }
   return fitting;
 }
 
@@ -140,11 +151,13 @@ std::string plan_table(const Plans& plans) {
                seconds_text(row.time.total()), rate_text(plans, row), fmt::format("{:.1f} %", 100 * row.utilization),
                name_of(row.time.limit())});
   }
-  return fmt::format(
-      "\n{}\n{} of {} candidates fit. All of this is predicted, nothing was run on a GPU.\nThe first one, for the "
+  const std::string rows = table.text(monitor::Console::detect(true).columns,
+                                      {"replicas", "sent", "MFU", "passes", "limit", "shard", "checkpointing"});
+  const std::string conclusion = fmt::format(
+      "{} of {} candidates fit. All of this is predicted, nothing was run on a GPU.\nThe first one, for the "
       "job:\n\n{}",
-      table.text(monitor::Console::detect(true).columns, {"replicas", "sent", "MFU", "passes", "limit", "shard"}),
       grouped(std::ssize(plans.fitting)), grouped(std::ssize(plans.all)), yaml_of(plans.fitting.front().candidate));
+  return "\n" + rows + "\n" + for_terminal(conclusion, kTextIndent);
 }
 
 nlohmann::json plan_json(const PlanRequest& request, const Plans& plans) {

@@ -1,6 +1,7 @@
 // Predictions of `gputrain plan`, as a page or as JSON.
 #pragma once
 
+#include <cstddef>
 #include <string>
 
 #include <nlohmann/json_fwd.hpp>
@@ -10,8 +11,13 @@
 
 namespace gputrain::app {
 
-/// Breaks lines that are wider than the terminal; a file or a pipe gets them whole.
-std::string for_terminal(const std::string& text);
+/// Breaks lines that are wider than the terminal, and begins what follows with `indent` spaces; a file or a pipe gets
+/// them whole.
+std::string for_terminal(const std::string& text, size_t indent);
+/// Spaces below the label of a line.
+constexpr size_t kLabelIndent = 8;
+/// Spaces below a sentence, or a line of a job.
+constexpr size_t kTextIndent = 2;
 /// Returns the line of the job: its model and a step's samples.
 std::string job_line(const Job& job, const Plans& plans);
 /// Returns tokens, or samples, per second, and which of them.

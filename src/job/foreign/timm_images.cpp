@@ -5,13 +5,16 @@
 #include <cstdlib>
 #include <filesystem>
 #include <optional>
+#include <vector>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
 #include "gputrain/checkpoint/weight_files.hpp"
 #include "gputrain/core/error.hpp"
 #include "gputrain/hub/cache.hpp"
+#include "gputrain/models/published.hpp"
 #include "timm.hpp"
 
 namespace gputrain::app::foreign {
@@ -27,7 +30,6 @@ std::string in_list(const Moving& job, const std::string& key) {
 namespace {
 
 namespace fs = std::filesystem;
-using nlohmann::json;
 
 const std::string kAugment = "data.image.augment.";
 
@@ -59,19 +61,19 @@ std::optional<Reading> reading_of_weights(const std::string& weights) {
   const fs::path config = fs::path(hub::pretrained_path_or_name(weights)) / "config.json";
   std::error_code ignored;
   if (!fs::is_regular_file(config, ignored)) return std::nullopt;
-  const json told = checkpoint::read_json_object(config).value("pretrained_cfg", json::object());
-  try {
-    Reading reading{.model = "",
-                    .crop = told.at("crop_pct"),
-                    .size = told.at("input_size").at(2),
-                    .mean = told.at("mean").dump(),
-                    .std = told.at("std").dump(),
-                    .interpolation = told.at("interpolation")};
-    return reading;
-  } catch (const json::exception& error) {
-    throw Error(ExitCode::data, {.what = "not what timm says of its weights: " + std::string(error.what()),
+  const models::TimmImages told = models::timm_images_in(checkpoint::read_json_object(config));
+  if (!told.size || !told.normalization || !told.crop_pct || !told.interpolation) {
+    throw Error(ExitCode::data, {.what = "not what timm says of its weights: input_size, mean, std, crop_pct and "
+                                         "interpolation",
                                  .where = config.string() + ": pretrained_cfg"});
   }
+  const auto list = [](const std::vector<double>& values) { return fmt::format("[{}]", fmt::join(values, ", ")); };
+  return Reading{.model = "",
+                 .crop = *told.crop_pct,
+                 .size = told.size->width,
+                 .mean = list(told.normalization->mean),
+                 .std = list(told.normalization->std),
+                 .interpolation = *told.interpolation};
 }
 
 Reading reading_for(Moving& job) {

@@ -100,6 +100,29 @@ TEST_F(GpuOffers, SayWhatNeedsLessWhereNoneSuffices) {
                                 HasSubstr("optimizer.master, optimizer.type: adamw8bit"), Not(HasSubstr("adapter"))));
 }
 
+TEST_F(GpuOffers, CountTheOthersWhereAKindLacksAPrecisionOrLinks) {
+  const std::string job = write_large();
+  const Arguments small{"--set", "model.config.n_layer=1"};
+  const auto printed = [&](Arguments arguments) {
+    arguments.insert(arguments.end(), small.begin(), small.end());
+    const Result result = plan(arguments, job);
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    return result.out;
+  };
+  EXPECT_THAT(printed({"--gpus", "v100=0.5,4090=0.4"}),
+              AllOf(HasSubstr("\nv100  14.9 GiB  ?    no bf16 units; try --set precision=fp16\n4090  22.4 GiB  yes "),
+                    HasSubstr("\n4090 is the cheapest that fits")));
+  EXPECT_THAT(printed({"--gpus", "v100", "--set", "precision=fp16"}), HasSubstr("of v100, 14.9 GiB"));
+  EXPECT_THAT(printed({"--gpus", "v100,4090", "--set", "optimizer.master=bf16"}), HasSubstr("?    no bf16 units\n"));
+  const json page = json::parse(printed({"--gpus", "4090=0.4,a100", "--world-size", "2", "--json"}));
+  const json& left_out = page["gpus"][0];
+  EXPECT_EQ(left_out["not_counted"], "no known rate between GPUs; try --world-size 1");
+  for (const char* const key : {"fits", "plan", "seconds", "dollars"}) EXPECT_TRUE(left_out[key].is_null()) << key;
+  EXPECT_TRUE(page["gpus"][1]["not_counted"].is_null());
+  EXPECT_TRUE(page["gpus"][1]["fits"]);
+  EXPECT_EQ(page["fastest"], "a100");
+}
+
 TEST_F(GpuOffers, RefuseWhatIsNotKnown) {
   const auto refused = [&](const Arguments& arguments, const std::string& why, const std::string& hint) {
     const Result result = plan(arguments, write_large());
@@ -109,8 +132,14 @@ TEST_F(GpuOffers, RefuseWhatIsNotKnown) {
   refused({"--gpus", "4090=cheap"}, "--gpus 4090=cheap is not a kind of GPU with the dollars of an hour", "4090=0.40");
   refused({"--gpus", "=1"}, "--gpus =1 is not a kind of GPU", "4090=0.40");
   refused({"--gpus", "4090,4080"}, "the rates of --gpus 4080 are not known", "4090, 3090");
-  refused({"--gpus", "4090", "--world-size", "2"}, "how fast several GPUs of the kind 4090 exchange data is not known",
-          "--bench-comm");
+  refused({"--gpus", "v100,4080"}, "the rates of --gpus 4080 are not known", "4090, 3090");
+  refused({"--gpus", "4090", "--world-size", "2"}, "4090 has no known rate between GPUs",
+          "--world-size 1, or --bench-comm");
+  refused({"--gpus", "v100"}, "v100 has no bf16 units", "--set precision=fp16, or measured steps by --bench-train");
+  refused({"--gpus", "4090,l4", "--world-size", "2"},
+          "4090 has no known rate between GPUs; l4 has no known rate between GPUs", "--world-size 1");
+  refused({"--gpus", "v100=0.5,v100", "--set", "optimizer.master=bf16"}, "v100 has no bf16 units",
+          "another kind of GPU");
   refused({"--gpus", "4090,h100", "--bench-train", "x.json"}, "measured files are of one kind of GPU", "--gpus 4090");
 }
 

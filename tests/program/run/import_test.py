@@ -269,6 +269,9 @@ class Import(unittest.TestCase):
         job, _ = self.settings_of("--model resnet50.mine --pretrained")
         self.assertEqual([job["data.image.size"], job["data.image.eval.resize"], job["data.image.mean"],
                           job["data.image.eval.interpolation"]], [160, 320, half, "bilinear"])
+        (snapshot / "config.json").write_text(json.dumps({"architecture": "resnet50", "pretrained_cfg": {
+            "input_size": [3, 160, 160], "interpolation": "bilinear", "mean": half, "std": half}}))
+        self.assertIn("crop_pct", self.moved("a.sh", "python train.py photos --model resnet50.mine --pretrained\n", rc=3))
 
     def test_timm_changes_images_as_its_transforms_do(self):
         augment = "data.image.augment."

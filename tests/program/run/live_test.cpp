@@ -1,4 +1,7 @@
 // A run that goes on: what it serves, the orders it takes, its alerts.
+#include <unistd.h>
+
+#include <array>
 #include <chrono>
 #include <csignal>
 #include <fstream>
@@ -181,7 +184,10 @@ TEST_F(LiveRun, ServesMeasurementsForPrometheus) {
   ASSERT_TRUE(program.prints("/metrics"));
   ASSERT_TRUE(reaches(run_, "time/forward_seconds", 1e-9));
   const std::string page = net::ask(std::filesystem::path(run_), {.url = "/metrics"}).body;
-  EXPECT_THAT(page, AllOf(HasSubstr("gputrain_steps_total{run=\"job-"), HasSubstr("phase=\"backward\"}")));
+  std::array<char, 256> host{};
+  ASSERT_EQ(::gethostname(host.data(), host.size() - 1), 0);
+  EXPECT_THAT(page, AllOf(HasSubstr("gputrain_steps_total{run=\"job-"),
+                          HasSubstr("rank=\"0\",host=\"" + std::string(host.data()) + "\",phase=\"backward\"}")));
 }
 
 TEST_F(LiveRun, GoesOnWithoutAPortThatIsTaken) {

@@ -210,6 +210,35 @@ class Terminal(unittest.TestCase):
         again = self.stopped_after("^step ", f"exec {command}", shell=True)
         self.assertIn(f"resume  step {step} from j/ckpt/", again)
 
+    def test_has_no_torn_table_in_a_plan(self):
+        model = {"type": "gpt", "config": {"n_layer": 4, "n_head": 4, "n_embd": 128, "block_size": 64, "vocab_size": 512}}
+        spec = {"schema": 1, "name": "a-language-model-with-a-long-name", "precision": "bf16", "model": model,
+                "data": {"train": {"format": "synthetic", "vocab_size": 512, "samples": 4096}},
+                "train": {"max_steps": 2, "global_batch_size": 2048}, "optimizer": {"type": "adamw", "lr": 1e-4}}
+        (self.folder / "planned.json").write_text(json.dumps(spec))
+        links = {"ranks": 2, "hosts": ["a", "a"],
+                 "rows": [{"collective": "all_gather", "bytes": 8, "seconds": 5e-6, "busbw": 2e11}]}
+        measured = "measured_on_two_gpus_of_one_host_with_nvlink.json"
+        (self.folder / measured).write_text(json.dumps(links))
+        splits = ["tensor=4", "context=2", "pipeline=2", "virtual_stages=2"]
+        splits = [word for split in splits for word in ("--set", f"parallel.{split}")]
+        rate = r"(rates | {6})  [a-z ]+ [0-9.]+ (TFLOP/s|GB/s|us)  (published|measured), \S[^%]*?(  [0-9]+ %, assumed)?"
+        for more, rates in ((["--gpus", "h100"], 2), (["--world-size", "64", "--device-memory", "80GiB"], 7),
+                            (["--world-size", "64", "--gpus", "h100", "--bench-comm", measured, *splits], 7),
+                            (["--gpus", "h100,v100=0.5,rtx6000-ada=0.8"], 0)):
+            with self.subTest(more=more):
+                shown = at_terminal(["plan", "planned.json", *more], self.folder, 80)
+                self.assertEqual(shown.code, 0, shown.raw)
+                for line in shown.lines():
+                    self.assertLessEqual(len(line), 80, shown.raw)
+                self.assertEqual(sum(bool(re.fullmatch(rate, line)) for line in shown.lines()), rates, shown.raw)
+                self.assertRegex(shown.raw, r"\n +split .*\n1  .*\n2  |\nv100 +14.9 GiB +\? +no bf16 units; try \S+ \S+\r\n")
+                settings = shown.raw.split("for the job:\r\n\r\n")[1].replace("\r", "")
+                (self.folder / "pasted.yaml").write_text("include: planned.json\n" + settings)
+                pasted = subprocess.run([PROGRAM, "validate", "pasted.yaml"], cwd=self.folder, capture_output=True,
+                                        text=True)
+                self.assertEqual(pasted.returncode, 0, pasted.stderr)
+
     def test_shows_a_run_from_outside(self):
         run = subprocess.Popen([PROGRAM, "run", self.jobs["classifier of pixels"], "--output-dir", "k", "--set",
                                 "train.max_steps=1000000", "--set", "log.interval=1"], cwd=self.folder,
