@@ -202,6 +202,15 @@ TEST_F(LiveRun, StopsForAnAlert) {
   EXPECT_EQ(result.exit_code, 143);
   EXPECT_THAT(result.err, HasSubstr("alert: steps_total >= 5: now "));
   EXPECT_THAT(result.out, HasSubstr("(alert steps_total >= 5)"));
+  int64_t recorded = 0;
+  for (const Json& line : lines_of(run_ + "/metrics.jsonl")) {
+    if (!line.value("message", "").starts_with("alert steps_total >= 5: now ")) continue;
+    ++recorded;
+    EXPECT_EQ(line["kind"], "event");
+    EXPECT_GE(line["step"], 5);
+    EXPECT_GT(line["epoch"], 0);
+  }
+  EXPECT_EQ(recorded, 1);
 }
 
 TEST_F(LiveRun, PausesForAnAlert) {
