@@ -70,7 +70,8 @@ std::vector<config::Choice> LogSpec::chosen_sinks() const {
 
 void LogSpec::describe(config::Description<LogSpec>& d) {
   d.summary("console and metrics");
-  d.key("interval", &LogSpec::interval, "time between log lines")
+  d.key("interval", &LogSpec::interval,
+        "time between log lines; auto: every 50 steps, or a tenth of a run of fewer than 500 steps")
       .above(0)
       .change(Change::safe)
       .aliases({"logging_steps", "log_interval", "log_every_n_steps", "log_every", "log_freq", "print_freq"});
