@@ -105,6 +105,9 @@ TEST_F(LiveRun, IsShownInTheTerminal) {
   EXPECT_EQ(page.exit_code, 0) << page.err;
   EXPECT_THAT(page.out, AllOf(HasSubstr("job-"), HasSubstr("training"), HasSubstr("/1,000,000  epoch"),
                               HasSubstr("backward"), HasSubstr("rank place")));
+  const Json status = Json::parse(order(run_, {"status", "--json"}).out);  // what `top --help` names for programs
+  EXPECT_EQ(status["state"], "training");
+  EXPECT_GE(status["values"]["steps_total"], 1);
   EXPECT_THAT(gputrain({"top", folder_ / "nowhere"}).err, HasSubstr("no HOST:PORT"));
   const std::filesystem::path run(run_);
   EXPECT_THAT(gputrain({"top", run.parent_path().string()}).err,
