@@ -90,9 +90,10 @@ void LogSpec::describe(config::Description<LogSpec>& d) {
         "run "
         "folder; `{}` is enough")
       .change(Change::safe);
-  d.key("pictures", &LogSpec::pictures,
-        "TensorBoard and MLflow get a picture of the worst samples of each evaluation on images; false: numbers and "
-        "texts alone")
+  d.key(
+       "pictures", &LogSpec::pictures,
+       "TensorBoard and MLflow, not Weights & Biases, get a picture of the worst samples of each evaluation on images; "
+       "false: numbers and texts alone")
       .change(Change::safe);
   d.key("metrics_port", &LogSpec::metrics_port,
         "port where rank 0 serves the run's measurements: /metrics for Prometheus; 0: a free one; null: none")
