@@ -36,21 +36,28 @@ std::string wrapped_for_stderr(std::string_view text) {
   return lines;
 }
 
-std::string in_one_line(std::string_view text, size_t most) {
+std::string in_one_line(std::string_view text, bool unicode) {
   std::string line;
-  size_t count = 0, end_of_room = 0;  // characters, and bytes of those that leave room for "..."
-  for (size_t at = 0; at < text.size();) {
-    const size_t length = std::max<size_t>(1, character_length(text, at));
-    const bool is_space = std::string_view(" \t\r\n").find(text[at]) != std::string_view::npos;
-    const std::string_view character = is_space ? " " : text.substr(at, length);
-    at += length;
-    if (is_space && (line.empty() || line.ends_with(' '))) continue;
-    if (count == most - 3) end_of_room = line.size();
-    if (++count > most) return line.substr(0, end_of_room) + "...";
-    line += character;
+  for (size_t at = 0; at < text.size(); ++at) {
+    if (text[at] == '\n' || text.substr(at, 2) == "\r\n") {
+      line += unicode ? "↵" : "\\n";
+      if (text[at] == '\r') ++at;
+    } else if (text[at] == '\t') {
+      line += unicode ? "⇥" : "\\t";
+    } else {
+      line += text[at];
+    }
   }
-  if (line.ends_with(' ')) line.pop_back();
   return line;
+}
+
+std::string cut_to(std::string_view text, size_t most) {
+  size_t count = 0, end_of_room = 0;  // characters, and bytes of those that leave room for "..."
+  for (size_t at = 0; at < text.size(); at += std::max<size_t>(1, character_length(text, at))) {
+    if (count == most - 3) end_of_room = at;
+    if (++count > most) return std::string(text.substr(0, end_of_room)) + "...";
+  }
+  return std::string(text);
 }
 
 }  // namespace gputrain

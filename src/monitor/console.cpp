@@ -168,8 +168,9 @@ void Console::print(std::string_view label, const std::string& lines) {
 void Console::short_line(std::string_view label, std::string_view text) {
   const std::string first = labelled(label);
   log::info(first + std::string(text));
-  show(label,
-       in_one_line(text, std::max(options_.columns > 0 ? options_.columns : 80, first.size() + 20) - first.size()));
+  if (!options_.enabled) return;
+  const size_t columns = width(), room = std::max(columns > 0 ? columns : 80, first.size() + 20) - first.size();
+  print(label, cut_to(printable(in_one_line(without_url_secrets(text), options_.unicode)), room));
 }
 
 void Console::block(std::string_view text) {

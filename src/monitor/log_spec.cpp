@@ -70,7 +70,8 @@ std::vector<config::Choice> LogSpec::chosen_sinks() const {
 
 void LogSpec::describe(config::Description<LogSpec>& d) {
   d.summary("console and metrics");
-  d.key("interval", &LogSpec::interval, "time between log lines")
+  d.key("interval", &LogSpec::interval,
+        "time between log lines; auto: every 50 steps, or a tenth of a run of fewer than 500 steps")
       .above(0)
       .change(Change::safe)
       .aliases({"logging_steps", "log_interval", "log_every_n_steps", "log_every", "log_freq", "print_freq"});
@@ -89,9 +90,10 @@ void LogSpec::describe(config::Description<LogSpec>& d) {
         "run "
         "folder; `{}` is enough")
       .change(Change::safe);
-  d.key("pictures", &LogSpec::pictures,
-        "TensorBoard and MLflow get a picture of the worst samples of each evaluation on images; false: numbers and "
-        "texts alone")
+  d.key(
+       "pictures", &LogSpec::pictures,
+       "TensorBoard and MLflow, not Weights & Biases, get a picture of the worst samples of each evaluation on images; "
+       "false: numbers and texts alone")
       .change(Change::safe);
   d.key("metrics_port", &LogSpec::metrics_port,
         "port where rank 0 serves the run's measurements: /metrics for Prometheus; 0: a free one; null: none")

@@ -49,10 +49,12 @@ Recorder::~Recorder() {
 }
 
 void Recorder::add(std::string name, std::unique_ptr<Sink> sink) {
+  const std::lock_guard lock(mutex_);
   sinks_.push_back({std::move(name), std::move(sink)});
 }
 
 void Recorder::log(const Record& record) {
+  const std::lock_guard lock(mutex_);
   has_begun_ = true;
   if (!record.label.empty()) log::info(Console::labelled(record.label) + record.text);
   each([&](Sink& sink) {
@@ -61,19 +63,23 @@ void Recorder::log(const Record& record) {
 }
 
 bool Recorder::shows_pictures() const {
+  const std::lock_guard lock(mutex_);
   return std::ranges::any_of(sinks_, [](const Named& named) { return named.sink->shows_pictures(); });
 }
 
 void Recorder::status(const LiveLine& line) {
+  const std::lock_guard lock(mutex_);
   each([&](Sink& sink) { sink.status(line); });
 }
 
 void Recorder::truncate(int64_t step, int64_t evaluated_step) {
+  const std::lock_guard lock(mutex_);
   has_begun_ = true;
   for (const Named& each : sinks_) each.sink->truncate(step, evaluated_step);
 }
 
 std::vector<std::pair<std::string, std::string>> Recorder::places() const {
+  const std::lock_guard lock(mutex_);
   std::vector<std::pair<std::string, std::string>> places;
   for (const Named& each : sinks_)
     if (std::string place = each.sink->place(); !place.empty()) places.emplace_back(each.name, std::move(place));

@@ -30,15 +30,8 @@ std::vector<char*> pointers(std::vector<std::string>& texts) {
 
 }  // namespace
 
-AlertWatch::AlertWatch(std::vector<monitor::AlertSpec> alerts, monitor::Board& board, train::Control& control,
-                       std::filesystem::path folder, const Cost& cost, monitor::Sink* webhook)
-    : rules_(std::move(alerts)),
-      board_(board),
-      control_(control),
-      folder_(std::move(folder)),
-      cost_(cost),
-      webhook_(webhook),
-      thread_(device::start_thread("alerts", [this] { run(); })) {}
+AlertWatch::AlertWatch(Parts parts)
+    : parts_(std::move(parts)), rules_(parts_.alerts), thread_(device::start_thread("alerts", [this] { run(); })) {}
 
 AlertWatch::~AlertWatch() {
   {
@@ -56,35 +49,38 @@ void AlertWatch::run() {
 
 void AlertWatch::look() {
   std::error_code unknown;
-  const auto space = std::filesystem::space(folder_, unknown);
+  monitor::Board& board = parts_.board;
+  const auto space = std::filesystem::space(parts_.folder, unknown);
   if (!unknown && space.capacity > 0) {
-    board_.set("disk/free_bytes", static_cast<double>(space.available));
-    board_.set("disk/free_share", static_cast<double>(space.available) / static_cast<double>(space.capacity));
+    board.set("disk/free_bytes", static_cast<double>(space.available));
+    board.set("disk/free_share", static_cast<double>(space.available) / static_cast<double>(space.capacity));
   }
-  if (cost_.per_second > 0)
-    board_.set("cost_total", cost_.per_second * (cost_.earlier_seconds + seconds_since_process_start()));
+  if (parts_.cost.per_second > 0)
+    board.set("cost_total", parts_.cost.per_second * (parts_.cost.earlier_seconds + seconds_since_process_start()));
   note_ended_programs();
   const double now = std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-  const auto values = board_.values();
+  const auto values = board.values();
   const auto steps = values.find("steps_total");
-  const int64_t step = steps == values.end() ? 0 : static_cast<int64_t>(steps->second.most);
-  for (const auto& change : rules_.look(values, now)) act(change, step);
+  const int64_t step = steps == values.end() ? parts_.first_step : static_cast<int64_t>(steps->second.most);
+  const auto changes = rules_.look(values, now);
   const auto firing = rules_.firing();
-  board_.set("alerts_firing", firing.empty() ? 0 : 1);
-  board_.set_alerts(firing);
+  board.set("alerts_firing", firing.empty() ? 0 : 1);
+  board.set_alerts(firing);
+  for (const auto& change : changes) act(change, step);
 }
 
 void AlertWatch::act(const monitor::AlertRules::Change& change, int64_t step) {
   const std::string text =
       monitor::text_of(change.alert) + ": " + (change.is_firing ? "now " + monitor::significant(change.value) : "over");
-  const monitor::Record record{.step = step, .kind = "event", .label = "alert", .text = text};
-  board_.add(record);
-  if (webhook_ != nullptr) webhook_->log(record);
-  if (!change.is_firing) return log::info("alert: " + text);
-  log::warning("alert: " + text);
+  const double epoch = parts_.reporting.plan.epochs_in(step);
+  const monitor::Record event{.step = step, .epoch = epoch, .kind = "event", .text = "alert " + text};
   const std::string& action = change.alert.action;
-  if (action == "exec") return start_program(change);
-  if (action != "warn") control_.give({.verb = action, .value = 0, .from = "alert " + monitor::text_of(change.alert)});
+  if (parts_.webhook != nullptr) parts_.webhook->log(event);
+  change.is_firing ? log::warning("alert: " + text) : log::info("alert: " + text);
+  if (change.is_firing && action == "exec") start_program(change);
+  parts_.reporting.recorder.log(event);  // hangs with the disk; a run that hangs there follows no order either
+  if (change.is_firing && action != "warn" && action != "exec")
+    parts_.control.give({.verb = action, .value = 0, .from = "alert " + monitor::text_of(change.alert)});
 }
 
 void AlertWatch::start_program(const monitor::AlertRules::Change& change) {
@@ -92,7 +88,7 @@ void AlertWatch::start_program(const monitor::AlertRules::Change& change) {
   for (char** variable = environ; *variable != nullptr; ++variable) environment.emplace_back(*variable);
   environment.push_back("GPUTRAIN_ALERT=" + monitor::text_of(change.alert));
   environment.push_back("GPUTRAIN_VALUE=" + std::to_string(change.value));
-  environment.push_back("GPUTRAIN_RUN=" + folder_.string());
+  environment.push_back("GPUTRAIN_RUN=" + parts_.folder.string());
   posix_spawnattr_t attributes;
   posix_spawnattr_init(&attributes);
   sigset_t none;

@@ -99,7 +99,7 @@ Live::Live(const Job& job, TrainingSetup& setup, const RunFolder& folder)
                 .planned_steps = setup.plan.is_time_limited() ? 0 : setup.plan.total_steps});
 }
 
-void Live::begin(const train::Progress& progress, double earlier_seconds) {
+void Live::begin(const train::Progress& progress, double earlier_seconds, const train::Reporting& reporting) {
   board_.set("attempt", static_cast<double>(progress.attempts));
   if (!is_writer_) return;
   board_.read_history(folder_.metrics());
@@ -114,8 +114,14 @@ void Live::begin(const train::Progress& progress, double earlier_seconds) {
   rules.insert(rules.end(), limits.begin(), limits.end());
   const double price = job_.spec().limits.price_per_hour.value_or(0);
   alerts_ = std::make_unique<AlertWatch>(
-      std::move(rules), board_, control_, folder_.path,
-      AlertWatch::Cost{.per_second = price / 3600, .earlier_seconds = earlier_seconds}, webhook_.get());
+      AlertWatch::Parts{.alerts = std::move(rules),
+                        .board = board_,
+                        .control = control_,
+                        .reporting = reporting,
+                        .folder = folder_.path,
+                        .cost = {.per_second = price / 3600, .earlier_seconds = earlier_seconds},
+                        .first_step = progress.step,
+                        .webhook = webhook_.get()});
 }
 
 monitor::Metrics Live::readings() {

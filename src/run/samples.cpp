@@ -49,7 +49,7 @@ void Samples::show(int64_t step, const std::vector<monitor::WrittenText>& texts)
     if (one.is_answer) {
       const size_t asks = one.prompt.rfind(kAsks);
       const std::string asked = asks == std::string::npos ? one.prompt : one.prompt.substr(asks + kAsks.size());
-      console_.short_line("sample", grouped(step) + "  " + in_one_line(asked, kLongestPrompt) + " -> " + one.text);
+      console_.short_line("sample", grouped(step) + "  " + cut_to(asked, kLongestPrompt) + " -> " + one.text);
     } else {
       console_.line("sample", grouped(step));
       console_.block(one.whole());

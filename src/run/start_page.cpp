@@ -177,7 +177,8 @@ std::string plan_text(const TrainingSetup& setup, const std::string& saves) {
   text += "  " + setup.optimizer_stack.schedule->describe();
   if (setup.datasets.val) text += "  eval " + cadence_text(plan.eval);
   text += "  save " + (plan.save.is_auto ? saves : cadence_text(plan.save));
-  return text + (plan.save.also_steps > 0 ? ", and every " + grouped(plan.save.also_steps) + " for good" : "");
+  if (plan.save.also_steps > 0) text += ", and every " + grouped(plan.save.also_steps) + " for good";
+  return text + "  log " + cadence_text(plan.log);
 }
 
 /// Returns the memory that stays allocated for the whole run. The activations are unknown before the first step.

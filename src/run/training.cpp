@@ -101,7 +101,7 @@ void Training::resume_run() {
   if (setup_.context.rank() == 0) write_text_files(text_files_, folder_.path);
   const auto& mirror = spec_.checkpoint.mirror;
   earlier_seconds_ = earlier.seconds();
-  live_.begin(progress_, earlier_seconds_);
+  live_.begin(progress_, earlier_seconds_, reporting_);
   print_start_page(console_, job_, setup_,
                    {.saves = pace_.text(),
                     .rate = rate_text(),

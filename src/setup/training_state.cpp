@@ -171,7 +171,11 @@ void TrainingState::take_up(const checkpoint::Checkpoint& from, train::Progress&
     check_global_batch(from, accept_changes);
   });
   restore(from, progress);
-  reading_state_of(from, [&] { go_on_from(start_at(from), job_, setup_); });
+  reading_state_of(from, [&] {
+    train::PlanStart start = start_at(from);
+    start.log_steps = json_value(from.state(), "log_steps", int64_t{0});
+    go_on_from(start, job_, setup_);
+  });
 }
 
 train::PlanStart TrainingState::start_at(const checkpoint::Checkpoint& from) const {
@@ -408,6 +412,7 @@ checkpoint::Snapshot TrainingState::gather(const train::Progress& progress, cons
                        {"settings", settings_to_json(job_.loaded.settings())}};
   if (const std::string average = average_of(job_.spec(), setup_.optimizer_stack); !average.empty())
     state["average"] = average;
+  if (job_.spec().log.interval.is_auto()) state["log_steps"] = setup_.plan.log.steps;
   if (start.step > 0) {
     state["start"] = {{"step", start.step},
                       {"epoch", start.position.epoch},

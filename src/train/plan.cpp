@@ -137,6 +137,13 @@ Cadence save_cadence(const CheckpointSpec& spec, const Plan& plan) {
   return cadence;
 }
 
+Cadence log_cadence(const monitor::LogSpec& spec, const Plan& plan) {
+  constexpr int64_t kMostSteps = 50, kLines = 10;
+  if (!spec.interval.is_auto()) return plan.cadence_of(spec.interval.value, "log.interval");
+  if (plan.start.log_steps > 0) return {.steps = plan.start.log_steps};
+  return {.steps = std::clamp<int64_t>(plan.total_steps / kLines, 1, kMostSteps)};
+}
+
 }  // namespace
 
 bool UniformSteps::reaches_multiple(int64_t step, int64_t every) const noexcept {
@@ -281,7 +288,7 @@ Plan make_plan(const TrainSpec& train, const EvalSpec& eval, const CheckpointSpe
   plan.max_seconds = train.max_time ? train.max_time->seconds : 0;
   plan.eval = plan.cadence_of(eval.interval, "eval.interval");
   plan.save = save_cadence(checkpoint, plan);
-  plan.log = plan.cadence_of(log.interval, "log.interval");
+  plan.log = log_cadence(log, plan);
   if (eval.sample) plan.sample = plan.cadence_of(eval.sample->interval, "eval.sample.interval");
   return plan;
 }

@@ -158,19 +158,32 @@ TEST(Activity, CountsItsParts) {
   EXPECT_FALSE(Activity::newest(0)->share);
 }
 
+std::string short_line(const std::string& text, bool unicode = false) {
+  testing::internal::CaptureStdout();
+  Console(Console::Options{.enabled = true, .columns = 40, .unicode = unicode}).short_line("sample", text);
+  return testing::internal::GetCapturedStdout();
+}
+
+TEST(Console, ShowsLineEndsOfAShortLineAndKeepsItsSpaces) {
+  const std::string code = "if a:\r\n    b\n\tc  # \x1b[2J ";
+  EXPECT_EQ(short_line(code), "sample  if a:\\n    b\\n\\tc  # ?[2J \n");
+  EXPECT_EQ(short_line(code, /*unicode=*/true), "sample  if a:↵    b↵⇥c  # ?[2J \n");
+}
+
 TEST(Console, CutsAShortLineToTheTerminal) {
-  const auto printed = [](const std::string& text) {
-    testing::internal::CaptureStdout();
-    Console(Console::Options{.enabled = true, .columns = 40}).short_line("sample", text);
-    return testing::internal::GetCapturedStdout();
-  };
-  EXPECT_EQ(printed("a\n b  c"), "sample  a b c\n");
+  const auto printed = [](const std::string& text) { return short_line(text, /*unicode=*/true); };
   const std::string fits(32, 'x');
   EXPECT_EQ(printed(fits), "sample  " + fits + "\n");
   EXPECT_EQ(printed(fits + "y"), "sample  " + std::string(29, 'x') + "...\n");
   std::string euros;
   for (int i = 0; i < 33; ++i) euros += "\xe2\x82\xac";
   EXPECT_EQ(printed(euros), "sample  " + euros.substr(0, 29 * size_t{3}) + "...\n");
+  std::string lines, shown;
+  for (int i = 0; i < 16; ++i) {
+    lines += " \n";
+    shown += " ↵";
+  }
+  EXPECT_EQ(printed(lines), "sample  " + shown + "\n");  // 32 characters
 }
 
 TEST(Console, PrintsNoControlSequences) {

@@ -349,6 +349,22 @@ TEST(Plan, LeavesSaveIntervalToTheRunByDefault) {
   EXPECT_TRUE(cadence().is_never());
 }
 
+TEST(Plan, LogsTenTimesInAShortRunByDefault) {
+  TrainSpec train;
+  train.global_batch_size = 100;
+  monitor::LogSpec spec;
+  PlanFacts facts = kText;
+  const auto interval = [&] { return make_plan(train, EvalSpec{}, CheckpointSpec{}, spec, facts).log.steps; };
+  for (const auto& [steps, expected] : {std::pair(7, 1), {30, 3}, {499, 49}, {500, 50}, {100000, 50}}) {
+    train.max_steps = steps;
+    EXPECT_EQ(interval(), expected) << steps;
+  }
+  facts.start.log_steps = 3;  // a run of 30 steps that is extended
+  EXPECT_EQ(interval(), 3);
+  spec.interval.value = Length{20, Length::Unit::steps};
+  EXPECT_EQ(interval(), 20);
+}
+
 TEST(Plan, SavesWhatIsKeptForeverAtAnyInterval) {
   TrainSpec train;
   train.global_batch_size = 100;

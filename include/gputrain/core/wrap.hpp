@@ -14,8 +14,10 @@ std::string wrapped(std::string_view text, size_t room, size_t indent);
 /// Breaks each line of `text` for the terminal that stderr is; returns it as it is where stderr is none.
 std::string wrapped_for_stderr(std::string_view text);
 
-/// Returns the text in one line of at most `most` characters, of which there are three at least: spaces, tabs and
-/// line ends become one space, and "..." stands for what has no room.
-std::string in_one_line(std::string_view text, size_t most);
+/// Returns the text with a sign for each line end and tab: "↵" and "⇥", or the two characters \n and \t.
+std::string in_one_line(std::string_view text, bool unicode);
+
+/// Returns at most `most` characters of the text, of which there are three at least; "..." stands for the rest.
+std::string cut_to(std::string_view text, size_t most);
 
 }  // namespace gputrain

@@ -46,7 +46,8 @@ class Console {
   void show(std::string_view label, const std::vector<Column>& columns);
   /// Prints and logs a command for a shell, and what it does. It can be copied where it takes several lines, too.
   void command(std::string_view label, const std::string& command, const std::string& remark = {});
-  /// Prints one line, of which what is too long for the terminal (else for 80 columns) is left out, and logs all of it.
+  /// Prints text in one line, with its spaces and signs for line ends and tabs, and logs it unchanged. "..." stands for
+  /// what is too long for the terminal (else for 80 columns).
   void short_line(std::string_view label, std::string_view text);
   /// Pads `label` to the width of the first column, and a space.
   static std::string labelled(std::string_view label);

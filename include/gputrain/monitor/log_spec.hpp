@@ -26,7 +26,7 @@ struct WandbSpec {
 };
 
 struct LogSpec {
-  config::Length interval = config::Length{50, config::Length::Unit::steps};
+  config::Auto<config::Length> interval;
   std::vector<std::string> sinks = {"jsonl", "console"};
   std::optional<int64_t> metrics_port;
   std::string metrics_host = "127.0.0.1";

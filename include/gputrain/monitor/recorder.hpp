@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <utility>
 #include <vector>
@@ -26,7 +27,8 @@ class Recorder {
   /// Adds one more sink after the others.
   void add(std::string name, std::unique_ptr<Sink> sink);
 
-  /// Gives a record to the sinks. Lines for the console also go to this rank's log, whatever sinks there are.
+  /// Gives a record to the sinks. Lines for the console also go to this rank's log, whatever sinks there are. Any
+  /// thread may call.
   void log(const Record& record);
   /// Returns whether a sink shows pictures, so that they are to be made.
   bool shows_pictures() const;
@@ -43,6 +45,7 @@ class Recorder {
   };
   void each(const std::function<void(Sink&)>& call);
 
+  mutable std::mutex mutex_;  // guards what follows
   std::vector<Named> sinks_;
   bool has_begun_ = false;  // has logged, or truncated what earlier attempts logged
 };

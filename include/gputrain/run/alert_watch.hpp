@@ -2,6 +2,7 @@
 #pragma once
 
 #include <condition_variable>
+#include <cstdint>
 #include <filesystem>
 #include <mutex>
 #include <thread>
@@ -15,17 +16,25 @@
 
 namespace gputrain::app {
 
-/// Looks at the board once a second. Warns when an alert fires and when it is over, shows it on the board, and gives
-/// the order or starts the program that it asks for.
+/// Looks at the board once a second. Warns when an alert fires and when it is over, shows it on the board, gives the
+/// order or starts the program that it asks for, and records it as an event of the run.
 class AlertWatch {
  public:
   struct Cost {
     double per_second = 0;       // 0: unknown
     double earlier_seconds = 0;  // time of earlier attempts
   };
-  /// Alerts also go to `webhook`, unless it is null.
-  AlertWatch(std::vector<monitor::AlertSpec> alerts, monitor::Board& board, train::Control& control,
-             std::filesystem::path folder, const Cost& cost, monitor::Sink* webhook);
+  struct Parts {
+    std::vector<monitor::AlertSpec> alerts;
+    monitor::Board& board;
+    train::Control& control;
+    train::Reporting reporting;  // the recorder also shows the board its records
+    std::filesystem::path folder;
+    Cost cost;
+    int64_t first_step = 0;            // step at which the attempt starts
+    monitor::Sink* webhook = nullptr;  // gets alerts too; null: there is none
+  };
+  explicit AlertWatch(Parts parts);
   AlertWatch(const AlertWatch&) = delete;
   AlertWatch& operator=(const AlertWatch&) = delete;
   ~AlertWatch();
@@ -37,12 +46,8 @@ class AlertWatch {
   void start_program(const monitor::AlertRules::Change& change);
   void note_ended_programs();
 
+  Parts parts_;
   monitor::AlertRules rules_;
-  monitor::Board& board_;
-  train::Control& control_;
-  std::filesystem::path folder_;
-  Cost cost_;
-  monitor::Sink* webhook_;
   std::vector<pid_t> programs_;
   std::mutex mutex_;
   std::condition_variable ends_;

@@ -27,8 +27,10 @@ class Live {
   Live(const Live&) = delete;
   Live& operator=(const Live&) = delete;
 
-  /// Starts to serve. Call when the run's step is known.
-  void begin(const train::Progress& progress, double earlier_seconds);
+  /// Starts to serve, and to follow alerts, which go to the recorder. Call when the run's step is known.
+  void begin(const train::Progress& progress, double earlier_seconds, const train::Reporting& reporting);
+  /// Follows alerts no longer. Call before the recorder is destroyed.
+  void end_alerts() { alerts_.reset(); }
   /// Returns the text for the start page; empty: nothing to say.
   std::string text() const;
 

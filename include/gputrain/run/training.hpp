@@ -33,6 +33,9 @@ class Training {
   /// All arguments must outlive this object. Every rank must call.
   Training(const RunRequest& request, const Job& job, TrainingSetup& setup, monitor::Console& console,
            KernelStatus& kernels, const TakenRunFolder& taken);
+  Training(const Training&) = delete;
+  Training& operator=(const Training&) = delete;
+  ~Training() { live_.end_alerts(); }
 
   /// Restores the newest good checkpoint, or starts at step 0. Truncates the metrics and logs there, writes the attempt
   /// to the ledger, and prints the start page. Call once, before run(). Every rank must call.

@@ -19,6 +19,7 @@ struct PlanStart {
   data::Position position = {};
   double epochs = 0;               // Plan::epochs_in(step) of the plan before
   int64_t first_global_batch = 0;  // with which training began; 0: this one
+  int64_t log_steps = 0;           // what log.interval: auto chose where training began; 0: nothing yet
 };
 
 /// Input of the plan besides the spec.

@@ -74,6 +74,10 @@ Error verb_error(const CLI::App& app, const std::string& path, const std::string
 }
 
 Error option_error(const CLI::App& verb, const std::string& path, const std::string& word) {
+  static const std::map<std::string, std::string> kOthers{{"--samples", "--limit"},     {"--num-samples", "--limit"},
+                                                          {"--max-samples", "--limit"}, {"--rows", "--limit"},
+                                                          {"--count", "--limit"},       {"-n", "--limit"},
+                                                          {"--split", "--on"}};
   const std::string name = word.substr(0, word.find('='));
   Words names;
   for (const CLI::Option* option : verb.get_options()) {
@@ -81,7 +85,8 @@ Error option_error(const CLI::App& verb, const std::string& path, const std::str
   }
   if (contains(names, name))
     return usage_error("the option '" + name + "' stands before `" + verb.get_name() + "`", "put it after");
-  std::string hint = config::did_you_mean(name, names);
+  const std::string other = found_in(kOthers, name);
+  std::string hint = contains(names, other) ? "did you mean '" + other + "'?" : config::did_you_mean(name, names);
   if (hint.empty() && contains(names, "--set")) hint = "set keys of the job with --set train.max_steps=100;";
   return usage_error("`" + path + "` has no option '" + name + "'",
                      hint + (hint.empty() ? "" : " ") + "`" + path + " --help` lists them");

@@ -23,7 +23,10 @@ void CommandLine::add_watching() {
                    "the folder of a run, on the host of rank 0, or of a sweep; or HOST:PORT of its log.metrics_port")
       ->required();
   page->add_flag("--once", top.once, "print one page and end; so it is too where stdout is no terminal");
-  page->footer("Ctrl-C ends it; the run goes on. A run or sweep that has ended is shown once.");
+  page->footer(
+      "Ctrl-C ends it; the run goes on. A run or sweep that has ended is shown once.\n"
+      "Programs read `gputrain ctl RUN status --json`, one JSON document, while a run goes\n"
+      "on, then summary.json in its folder; of a sweep, sweep.json.");
   auto* runs = app.add_subcommand("compare", "compare runs: settings that differ, results, speed, curves");
   runs->add_option("runs", compare.runs, "folders of runs, and of sweeps, whose trials they stand for")
       ->required()

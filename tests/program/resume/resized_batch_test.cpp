@@ -147,6 +147,15 @@ TEST_F(ResizedBatch, KeepsCheckpointsOfItsEpochsForGood) {
   for (const int64_t step : {3, 9, 12, 15}) EXPECT_FALSE(exists(checkpoint_of(step))) << step;
 }
 
+TEST_F(ResizedBatch, KeepsTheAutomaticLogIntervalWhenExtended) {
+  EXPECT_THAT(train(8, {"log.interval=auto"}).out, HasSubstr("  log every 2\n"));  // 20 steps
+  EXPECT_THAT(train(8, {"log.interval=auto", "train.max_epochs=20"}).out, HasSubstr("  log every 2\n"));
+  const auto steps = steps_of("metrics.jsonl", "train");
+  ASSERT_EQ(steps.size(), 50U);
+  EXPECT_EQ(steps[0], 2);
+  EXPECT_EQ(steps[49], 100);
+}
+
 TEST_F(ResizedBatch, CountsMaxStepsAsSteps) {
   train(8, {"train.max_epochs=null", "train.max_steps=10"});
   EXPECT_THAT(train(16, {"train.max_epochs=null", "train.max_steps=12"}).out, HasSubstr("done    12/12"));

@@ -115,7 +115,7 @@ TEST_F(ConversationTest, IsAnsweredWhileItIsLearned) {
   folder.write("job.yaml", read_file(job_file) + kMessages + "checkpoint: {interval: 50}\nlog: {tensorboard: true}\n");
   const Result trained = gputrain({"run", job_file, "--output-dir", run});
   ASSERT_EQ(trained.exit_code, 0) << trained.err;
-  EXPECT_THAT(trained.out, AllOf(HasSubstr("\nsample  150 say c -> cc\n"), HasSubstr("\nsample  150 say f -> ")));
+  EXPECT_THAT(trained.out, AllOf(HasSubstr("\nsample  150  say c -> cc\n"), HasSubstr("\nsample  150  say f -> ")));
   const auto samples = samples_of(run);
   ASSERT_EQ(samples.size(), 6U);
   for (size_t i = 0; i < samples.size(); ++i) EXPECT_EQ(samples[i]["step"], 50 * (i / 2 + 1));

@@ -108,6 +108,9 @@ TEST_F(LiveRun, IsShownInTheTerminal) {
   EXPECT_EQ(page.exit_code, 0) << page.err;
   EXPECT_THAT(page.out, AllOf(HasSubstr("job-"), HasSubstr("training"), HasSubstr("/1,000,000  epoch"),
                               HasSubstr("backward"), HasSubstr("rank place")));
+  const Json status = Json::parse(order(run_, {"status", "--json"}).out);  // what `top --help` names for programs
+  EXPECT_EQ(status["state"], "training");
+  EXPECT_GE(status["values"]["steps_total"], 1);
   EXPECT_THAT(gputrain({"top", folder_ / "nowhere"}).err, HasSubstr("no HOST:PORT"));
   const std::filesystem::path run(run_);
   EXPECT_THAT(gputrain({"top", run.parent_path().string()}).err,
@@ -208,6 +211,15 @@ TEST_F(LiveRun, StopsForAnAlert) {
   EXPECT_EQ(result.exit_code, 143);
   EXPECT_THAT(result.err, HasSubstr("alert: steps_total >= 5: now "));
   EXPECT_THAT(result.out, HasSubstr("(alert steps_total >= 5)"));
+  int64_t recorded = 0;
+  for (const Json& line : lines_of(run_ + "/metrics.jsonl")) {
+    if (!line.value("message", "").starts_with("alert steps_total >= 5: now ")) continue;
+    ++recorded;
+    EXPECT_EQ(line["kind"], "event");
+    EXPECT_GE(line["step"], 5);
+    EXPECT_GT(line["epoch"], 0);
+  }
+  EXPECT_EQ(recorded, 1);
 }
 
 TEST_F(LiveRun, PausesForAnAlert) {
