@@ -356,7 +356,7 @@ Row told(std::vector<std::string> names, const std::string& why) {
   });
 }
 
-Row read_later(std::vector<std::string> names) { return {std::move(names), {}}; }
+Row read_later(std::vector<std::string> names, const std::string& meaning) { return {std::move(names), {}, meaning}; }
 
 Row by(std::vector<std::string> names, Row::Move move) { return {std::move(names), std::move(move)}; }
 

@@ -93,6 +93,7 @@ struct Row {
   using Move = std::function<void(Moving& job, const std::string& dotted, const config::Node& value)>;
   std::vector<std::string> names;  // dotted; with * at the end: all that begin so
   Move move;
+  std::string meaning = {};  // of a key that is read later: what it is here, and by which formula
 };
 using Table = std::vector<Row>;
 
@@ -110,7 +111,7 @@ Row words(std::vector<std::string> names, const std::string& ours, const Words& 
 /// Returns a row for keys that have no counterpart, or need none. A value that switches them off needs no word.
 Row told(std::vector<std::string> names, const std::string& why);
 /// Returns a row for keys that the end of the tool reads with others.
-Row read_later(std::vector<std::string> names);
+Row read_later(std::vector<std::string> names, const std::string& meaning = {});
 /// Returns a row for what none of the above does.
 Row by(std::vector<std::string> names, Row::Move move);
 

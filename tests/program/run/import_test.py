@@ -288,11 +288,16 @@ class Import(unittest.TestCase):
         for name, told in {"adam_beta2": "adam_beta2 of transformers is optimizer.betas here",
                            "bf16_full_eval": "of transformers", "batch_sampler": "of transformers",
                            "train_file": "train_file of transformers is data.train.format and data.train.path here",
-                           "cosine_min_lr_ratio": "of axolotl"}.items():
+                           "cosine_min_lr_ratio": "of axolotl: lr_scheduler.min_lr, which is cosine_min_lr_ratio times learning_rate",
+                           "lr_scheduler_kwargs": "of transformers: options beside lr_scheduler.type: of cosine min_lr"}.items():
             text = PROGRAM.run("describe", name).stdout
             self.assertIn(told, " ".join(text.split()), name)
             self.assertNotIn("axolotl" if "transformers" in told else "transformers", text)
             self.assertLessEqual(max(map(len, text.splitlines())), 80)
+        self.moved("a.yml", yaml.safe_dump(AXOLOTL["lora_1b"] | {"cosine_min_lr_ratio": 0.1}))
+        self.assertAlmostEqual(float(self.line("lr_scheduler.min_lr")), 0.1 * AXOLOTL["lora_1b"]["learning_rate"])
+        (self.folder / "job.yaml").write_text("model: {type: gpt}\ndata: {train: {format: synthetic}}\ncosine_min_lr_ratio: 0.1\n")
+        self.assertIn("= lr_scheduler.min_lr, which is", PROGRAM.run("validate", self.folder / "job.yaml").stderr)
 
     def test_wrong_files_are_refused_with_the_reason(self):
         for file, text, why in [
