@@ -33,8 +33,8 @@ const config::AnyCatalog& catalog_of_kind(const std::string& kind) {
   throw Error(ExitCode::usage, {.what = "there is no kind '" + kind + "'", .hint = "one of: " + known});
 }
 
-/// Describes everything with this name, of any kind: `describe gpt`, `describe optimizer.lr`; else keys that end so,
-/// and those that other programs call so: `describe learning_rate`.
+/// Describes everything with this name, of any kind: `describe gpt`, `describe optimizer.lr`; else options of entries,
+/// `describe lr_scheduler.warmup`, keys that end so, and those that other programs call so: `describe learning_rate`.
 std::string describe_anything(const std::string& name) {
   std::string text = config::describe_text(job_schema(), width(), name);
   if (!text.empty()) return text;

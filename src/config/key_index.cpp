@@ -6,15 +6,14 @@
 #include "gputrain/config/value_type.hpp"
 
 namespace gputrain::config {
-namespace {
-
-constexpr int kDeepest = 8;  // an entry may have a choice of its own catalog
-
-}  // namespace
-
 const Schema* group_inside(const ValueType& type) {
   if (type.kind == ValueType::Kind::group) return &type.schema();
   return type.kind == ValueType::Kind::optional ? group_inside(*type.inner) : nullptr;
+}
+
+const Schema* group_of_elements(const ValueType& type) {
+  if (type.kind == ValueType::Kind::list) return group_of_elements(*type.inner);
+  return type.kind == ValueType::Kind::group ? &type.schema() : nullptr;
 }
 
 const Key* key_of_text(const ValueType& type) {

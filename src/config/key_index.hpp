@@ -42,11 +42,16 @@ class KeyIndex {
   std::vector<KnownKey> keys_;
 };
 
+inline constexpr int kDeepest = 8;  // groups within each other: an entry may have a choice of its own catalog
+
 /// Returns the node at a dotted key, "alerts[1].metric" in a list, or null.
 const Node* find_dotted(const Node& root, std::string_view dotted);
 
 /// Returns the struct inside `type` (group or optional group), or null.
 const Schema* group_inside(const ValueType& type);
+
+/// Returns the struct of the elements of a list of groups, or of lists of them; that of a group itself; or null.
+const Schema* group_of_elements(const ValueType& type);
 
 /// The key whose value may stand for a group that is one element of a OneOrMore: the only one that must be given, if it
 /// is a text. Null: there is none.

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <map>
 #include <sstream>
 #include <utility>
 
@@ -92,11 +91,6 @@ std::string default_text(const Key& key, const void* defaults) {
 
 std::string change_text(Change change) {
   return change == Change::safe ? "yes" : change == Change::needs_accept ? "`--accept`" : "no";
-}
-
-/// The keys of the elements of a list of groups, or of lists of them; null: it is another.
-const Schema* group_of_elements(const ValueType& type) {
-  return type.kind == Kind::list ? group_of_elements(*type.inner) : type.kind == Kind::group ? &type.schema() : nullptr;
 }
 
 /// A place where an entry of a catalog is picked.
@@ -324,35 +318,6 @@ std::string describe_text(const Schema& schema, size_t width, std::string_view k
   table.add_group(schema, schema.create().get(), {});
   table.keep(key);
   return table.is_empty() ? "" : table.text(width);
-}
-
-std::string describe_name(const Schema& root, std::string_view name, size_t width) {
-  struct Found {
-    std::string key;
-    bool is_ours;
-    std::map<std::string, const KnownKey*> of_entries;  // by name; entries are in any order in their catalog
-  };
-  std::vector<Found> found;
-  const auto add = [&](const KnownKey& known, bool is_ours) {
-    auto place = std::ranges::find(found, known.dotted(), &Found::key);
-    if (place == found.end()) place = found.insert(found.end(), {known.dotted(), is_ours, {}});
-    if (known.entry != nullptr) place->of_entries.emplace(known.entry->name, &known);
-  };
-  const KeyIndex index(root);
-  for (const KnownKey* known : index.named(name)) add(*known, /*is_ours=*/true);
-  for (const auto& [known, foreign] : index.renamed("", name)) add(*known, /*is_ours=*/false);
-  std::string text;
-  for (const auto& [key, is_ours, of_entries] : found) {
-    std::string entries;
-    for (const auto& [entry, known] : of_entries)
-      entries += (entries.empty() ? ", of " + known->catalog->kind() + " " : ", ") + entry;
-    const std::string head = (is_ours ? "`" : "`" + std::string(name) + "` of other programs is `") + key + "`";
-    const KnownKey* const first = of_entries.empty() ? nullptr : of_entries.begin()->second;
-    text += (text.empty() ? "" : "\n") + wrapped(head + entries + ":", width, 0) + "\n" +
-            (first != nullptr ? describe_text(*first->entry->schema, width, first->key->name())
-                              : describe_text(root, width, key));
-  }
-  return text;
 }
 
 std::vector<std::string> key_names(const Schema& schema) {

@@ -28,8 +28,8 @@ std::string describe_text(const Schema& schema, size_t width);
 /// Does the same for one key, or for one group and its keys; empty if the name is unknown.
 std::string describe_text(const Schema& schema, size_t width, std::string_view key);
 
-/// Describes the keys with this last name, of any group or entry, and those that other programs call so; empty: there is
-/// none.
+/// Describes the keys with this last name, of any group or entry, and those that other programs call so; or options of
+/// entries by their full name: "lr_scheduler.warmup", "model.config.layers[].channels". Empty: there is none.
 std::string describe_name(const Schema& root, std::string_view name, size_t width);
 
 /// Returns every key of the schema and of the entries that its keys pick, as sections of a Markdown page.

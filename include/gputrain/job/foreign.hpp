@@ -22,6 +22,7 @@ struct MovedJob {
   std::string yaml;                // the job; without lines about `told`
   std::vector<std::string> moved;  // their keys that are lines of the job
   std::vector<Told> told;
+  std::vector<std::string> guessed;     // "model.type: gpt": lines whose value no key of theirs says
   std::vector<std::string> unchanging;  // keys without which the job would be the same
   std::vector<std::string> unknown;     // keys that the tool does not have, as far as this program knows
 };

@@ -23,5 +23,8 @@ std::string type_of_timm(const std::string& architecture);
 /// Reads the config.json of a timm folder. The type is empty if there is none; the options are the sizes that its
 /// model_args give.
 PublishedModel timm_model(const nlohmann::json& config, const std::string& where);
+/// Returns the config.json by which timm builds this ViT or ConvNeXt, an entry `type` of the catalog, for images
+/// [height, width, channels]; null: timm has none of its form. `pretrained_cfg` lacks how images are fitted.
+nlohmann::ordered_json timm_config(Model& model, const std::string& type, const std::vector<int64_t>& image);
 
 }  // namespace gputrain::models

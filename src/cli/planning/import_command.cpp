@@ -27,8 +27,9 @@ void check(const MovedJob& job, const std::string& output) {
 void print_json(const ImportRequest& request, const MovedJob& job) {
   auto told = nlohmann::ordered_json::array();
   for (const auto& [theirs, why] : job.told) told.push_back({{"key", theirs}, {"why", why}});
-  const nlohmann::ordered_json found{{"tool", job.tool}, {"job", request.output},        {"moved", job.moved},
-                                     {"told", told},     {"unchanging", job.unchanging}, {"unknown", job.unknown}};
+  const nlohmann::ordered_json found{{"tool", job.tool},      {"job", request.output},  {"moved", job.moved},
+                                     {"told", told},          {"guessed", job.guessed}, {"unchanging", job.unchanging},
+                                     {"unknown", job.unknown}};
   std::fputs((found.dump(2) + "\n").c_str(), stdout);
 }
 
@@ -55,6 +56,7 @@ int import_job_command(const ImportRequest& request) {
   }
   if (needless > 0)
     console.show("not needed", counted(needless, "key") + "; the end of " + request.output + " says why");
+  if (!job.guessed.empty()) console.show("guessed", fmt::format("{}", fmt::join(job.guessed, ", ")));
   if (!job.unchanging.empty()) console.show("no change", fmt::format("{}", fmt::join(job.unchanging, ", ")));
   if (!job.unknown.empty()) console.show("unknown", fmt::format("{}", fmt::join(job.unknown, ", ")));
   console.show("job", request.output + "  `gputrain run " + request.output + " --dry-run` checks it");

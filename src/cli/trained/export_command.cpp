@@ -1,5 +1,7 @@
 // Command `gputrain export`: writes a trained model for other programs.
+#include <cmath>
 #include <filesystem>
+#include <nlohmann/json.hpp>
 #include <optional>
 
 #include <fmt/format.h>
@@ -7,7 +9,10 @@
 #include "../commands.hpp"
 #include "gputrain/checkpoint/weight_files.hpp"
 #include "gputrain/core/activity.hpp"
+#include "gputrain/core/atomic_file.hpp"
 #include "gputrain/core/error.hpp"
+#include "gputrain/core/log.hpp"
+#include "gputrain/data/image_transform.hpp"
 #include "gputrain/device/working_copy.hpp"
 #include "gputrain/export/export.hpp"
 #include "gputrain/models/image_layouts.hpp"
@@ -184,6 +189,31 @@ void export_as_onnx(const ExportRequest& request, monitor::Console& console) {
 
 bool is_layout(const std::string& format) { return format == "timm" || format == "torchvision"; }
 
+/// Writes the config.json by which timm opens the folder, and fits images as the run has evaluated them.
+void write_timm_config(const trained::Model& model, const fs::path& folder) {
+  const ModelSpec& spec = model.job.spec().model;
+  const std::vector<int64_t>& sizes = model.signature.layout.fields.front().sizes;  // [height, width, channels]
+  nlohmann::ordered_json config = models::timm_config(*model.built.model, spec.architecture.name, sizes);
+  if (config.is_null())
+    return log::warning("no config.json is written, for timm has no model of this form; it reads the weights alone");
+  nlohmann::ordered_json& reading = config["pretrained_cfg"];
+  if (const auto normalization = model.datasets.train->normalization()) {
+    reading["mean"] = normalization->mean;
+    reading["std"] = normalization->std;
+  }
+  const data::ImageOptions& image = model.job.spec().data.image;
+  constexpr int64_t kAnySide = 1024;
+  data::Fit fit{.full_width = sizes[1], .width = sizes[1]};
+  if (!image.size.is_auto())
+    fit = data::ImageTransform(image, data::Split::val, 0, 0).fit(0, {.augment = false}, kAnySide, kAnySide);
+  const auto width = static_cast<double>(fit.width), full = static_cast<double>(fit.full_width);
+  const double share = width / full;  // timm rounds its quotient down
+  reading["crop_pct"] = std::floor(width / share) < full ? std::nextafter(share, 0.0) : share;
+  reading["interpolation"] = fit.filter == data::Filter::bicubic ? "bicubic" : "bilinear";
+  if (!model.signature.class_names.empty()) config["label_names"] = model.signature.class_names;
+  write_file_atomically(folder / "config.json", config.dump(2) + "\n", ExitCode::environment);
+}
+
 void export_images(const ExportRequest& request, monitor::Console& console) {
   Found found = find_model(request);
   if (!found.source.signature.layout.is_image())
@@ -206,6 +236,7 @@ void export_images(const ExportRequest& request, monitor::Console& console) {
   models::set_layout(built, request.format);
   fs::create_directories(request.out);
   write_weights(built, named_weights(built), *model->datasets.train, {request.out});
+  if (request.format == "timm") write_timm_config(*model, request.out);
 }
 
 uint64_t size_of(const fs::path& path) {

@@ -15,6 +15,16 @@ namespace {
 using config::Node;
 using Instead = config::Schema::Instead;
 
+bool has_name(const Row& row, const std::string& name) { return std::ranges::find(row.names, name) != row.names.end(); }
+
+/// Returns what a key that is read with others is here; empty: it is not such a key, or sets lines by itself.
+std::string meaning_of(const std::vector<const Table*>& tables, const std::string& name) {
+  for (const Table* table : tables)
+    for (const Row& row : *table)
+      if (has_name(row, name)) return row.meaning;
+  return {};
+}
+
 /// Returns what rows say of one key alone; nothing: they do not have it.
 std::optional<Instead> instead(const std::vector<const Table*>& tables, const std::string& name, const Node& value) {
   Node root;
@@ -33,8 +43,9 @@ std::optional<Instead> instead(const std::vector<const Table*>& tables, const st
   }
   if (value.kind == Node::Kind::null) return Instead{{}, "leave it out"};
   if (!job.told().empty()) return Instead{{}, job.told().front().why};
-  if (job.settings().empty()) return std::nullopt;
-  return Instead{job.settings()};
+  if (!job.settings().empty()) return Instead{job.settings()};
+  const std::string meaning = meaning_of(tables, name);
+  return meaning.empty() ? std::nullopt : std::optional(Instead{{}, meaning});
 }
 
 /// Returns whether the job in whose file a value stands has a model of images.
@@ -61,8 +72,7 @@ std::optional<Instead> instead_of_word(const std::string& ours, const Node& valu
 }
 
 bool has_exact(const Table& table, const std::string& name) {
-  return std::ranges::any_of(table,
-                             [&](const Row& row) { return std::ranges::find(row.names, name) != row.names.end(); });
+  return std::ranges::any_of(table, [&](const Row& row) { return has_name(row, name); });
 }
 
 void add(Node& map, const std::string& key, const std::string& text) {
@@ -112,6 +122,7 @@ std::string meaning_in(const Tool& tool, const std::vector<const Table*>& tables
     return ": " + refused.parts().what;
   }
   if (!job.told().empty() && job.settings().empty()) return ": " + job.told().front().why;
+  if (const std::string meaning = meaning_of(tables, name); !meaning.empty()) return ": " + meaning;
   std::vector<std::string> ours;
   for (const auto& [key, unused] : job.settings()) ours.push_back(key);
   if (ours.empty()) ours = lines_of(tool, name);

@@ -70,7 +70,16 @@ void move_unfrozen_parameters(Moving& job, const std::string& dotted, const Node
 }
 
 void move_chat_template(Moving& job, const std::string& dotted, const Node& value) {
-  set_chat_template(job, dotted, value.text);
+  if (!job.sets("data.text.chat_template")) set_chat_template(job, dotted, value.text);  // a data set's goes before it
+}
+
+constexpr const char* kTokensOfFolder =
+    "no token is added or changed: the tokenizer and the embeddings are those of the model's folder";
+
+void move_special_tokens(Moving& job, const std::string& dotted, const Node& value) {
+  const auto is_other = [](const Node& part) { return part.key != "pad_token" && !is_off(part); };
+  const bool is_padding = value.kind == Node::Kind::map && std::ranges::none_of(value.parts, is_other);
+  if (!is_off(value)) job.tell(dotted, is_padding ? "not needed: padding is never learned" : kTokensOfFolder);
 }
 
 void move_chat_template_kwargs(Moving& job, const std::string& dotted, const Node&) {
@@ -160,12 +169,13 @@ Table axolotl_table() {
       by({"unfrozen_parameters"}, move_unfrozen_parameters),
       by({"datasets", "pretraining_dataset", "test_datasets"}, move_axolotl_data),
       by({"val_set_size"}, move_held_out),
-      told({"dataset_prepared_path", "dataset_processes", "dataset_num_proc", "dataset_shard_*", "skip_prepare_dataset",
+      told({"dataset_prepared_path", "dataset_processes", "dataset_num_proc", "skip_prepare_dataset",
             "num_dataset_shards_to_save", "dataset_keep_in_memory", "shuffle_merged_datasets",
             "shuffle_before_merging_datasets", "preprocess_*", "is_preprocess", "push_dataset_to_hub", "streaming*",
-            "pretrain_multipack_*", "pretraining_sample_concatenation", "multipack_real_batches", "batch_flattening",
-            "curriculum_sampling"},
+            "pretrain_multipack_*", "pretraining_sample_concatenation", "multipack_real_batches", "batch_flattening"},
            "not needed: texts are read and encoded once by each host, and each epoch is shuffled by the seed"),
+      told({"curriculum_sampling"}, "each epoch is shuffled by the seed"),
+      told({"dataset_shard_*"}, "all of the data is read: make a file of that part alone"),
       told({"dataset_exact_deduplication"}, "texts are not compared: remove doubles from the file"),
       to({"sequence_len"}, "data.text.max_length"),
       flag({"sample_packing"}, "data.text.packing", "true"),
@@ -177,8 +187,10 @@ Table axolotl_table() {
       flag({"train_on_inputs"}, "data.text.loss_on", "all"),
       by({"chat_template", "chat_template_jinja"}, move_chat_template),
       by({"chat_template_kwargs"}, move_chat_template_kwargs),
-      told({"special_tokens", "tokens", "added_tokens_overrides", "eot_tokens", "resize_token_embeddings_to_32x",
-            "mean_resizing_embeddings", "shrink_embeddings", "embeddings_skip_upcast", "fix_untrained_tokens"},
+      by({"special_tokens"}, move_special_tokens),
+      told({"tokens", "added_tokens_overrides"}, kTokensOfFolder),
+      told({"eot_tokens", "resize_token_embeddings_to_32x", "mean_resizing_embeddings", "shrink_embeddings",
+            "embeddings_skip_upcast", "fix_untrained_tokens"},
            "not needed: padding is never learned, the end of a turn is what the chat template writes, and no token is "
            "added"),
       told({"default_system_message"},
@@ -190,7 +202,9 @@ Table axolotl_table() {
       to({"num_epochs"}, "train.max_epochs"),
       by({"optimizer"}, move_axolotl_optimizer),
       by({"lr_scheduler"}, move_lr_scheduler),
-      read_later({"cosine_min_lr_ratio"}),
+      read_later(
+          {"cosine_min_lr_ratio"},
+          "lr_scheduler.min_lr, which is cosine_min_lr_ratio times learning_rate, with lr_scheduler.type: cosine"),
       told({"cosine_constant_lr_ratio", "lr_quadratic_warmup", "lr_div_factor"},
            "no such option here: `gputrain describe lr_scheduler cosine`"),
       told({"lr_groups", "embedding_lr", "embedding_lr_scale"},
@@ -215,7 +229,7 @@ Table axolotl_table() {
       by({"rl"}, move_method),
       flag({"reward_model"}, "task.type", "reward"),
       told({"process_reward_model"}, "rewards are of whole answers here"),
-      read_later({"rl_beta", "dpo_beta"}),
+      read_later({"rl_beta", "dpo_beta"}, "task.config.beta, with task.type: dpo, kto or simpo"),
       to_option({"orpo_alpha"}, "orpo", "task.config.beta"),
       to_option({"simpo_gamma"}, "simpo", "task.config.gamma"),
       told({"cpo_alpha", "rpo_alpha", "dpo_use_weighting", "dpo_label_smoothing", "dpo_loss_weights", "dpo_norm_loss"},
@@ -259,9 +273,9 @@ Table axolotl_table() {
             "scaling_softmax*", "llama4_linearized_experts", "freeze_mm_modules", "image_*", "role_boundaries"},
            "nothing here does this"),
       told({"use_pose", "pose_*", "use_eaft", "eaft_*", "use_dft", "qat*", "quantization*", "rope_scaling",
-            "max_packed_sequence_len", "gemma4_hybrid_attn_impl", "vllm*", "trl*", "ebft*", "router_aux_loss_coef",
-            "use_dynamic_finetuning"},
+            "max_packed_sequence_len", "gemma4_hybrid_attn_impl", "vllm*", "trl*", "ebft*", "use_dynamic_finetuning"},
            "gputrain does not train so"),
+      told({"router_aux_loss_coef"}, "router_aux_loss_coef in config.json of the model's folder says it"),
       told({"debug"}, "not needed: `gputrain data show JOB` shows what is learned"),
   };
 }

@@ -34,11 +34,14 @@ std::string in_list(const std::vector<std::string>& names) {
 }
 
 /// Sets the columns and the place of a data set by its entry in dataset_info.json.
-void set_registered(Moving& job, const std::string& role, const nlohmann::json& entry, const std::string& folder) {
+void set_registered(DataSet& one, const std::string& role, const nlohmann::json& entry, const std::string& folder) {
+  Moving& job = one.moved;
   const auto text = [&](const char* key) { return entry.value(key, std::string()); };
   const std::string hub = text("hf_hub_url").empty() ? text("ms_hub_url") : text("hf_hub_url");
   const std::string name = text("file_name").empty() ? hub : folder + "/" + text("file_name");
   set_data(job, role, name, text("split"), text("subset"), "");
+  if (entry.contains("num_samples"))
+    job.tell(one.place + ".num_samples", entry["num_samples"].dump(), "all records of a file are used, each once");
   if (role != "train" || !entry.contains("columns") || !entry["columns"].is_object()) return;
   constexpr std::array<std::pair<const char*, const char*>, 3> kColumns{
       {{"messages", "messages"}, {"chosen", "chosen"}, {"rejected", "rejected"}}};
@@ -68,17 +71,19 @@ void move_data_set(Moving& job, const std::string& dotted, const Node& value) {
   const std::string registry = folder + "/dataset_info.json";
   std::error_code ignored;
   const auto known = std::filesystem::is_regular_file(registry, ignored) ? parse_json_file(registry) : nlohmann::json();
-  if (known.is_object() && known.contains(names.front())) {
-    set_registered(job, role, known.at(names.front()), folder);
-  } else {
-    set_data(job, role, folder + "/" + names.front() + ".json", "", "", "json");
-    job.remark("The file of " + names.front() + " stands in " + folder +
-               "/dataset_info.json, which is not here: " + "data." + role + ".path is a guess.");
+  std::vector<DataSet> sets;
+  for (const std::string& name : names) {
+    DataSet one{.place = dotted + "[" + std::to_string(sets.size()) + "]", .theirs = name, .moved = job.apart()};
+    if (known.is_object() && known.contains(name)) {
+      set_registered(one, role, known.at(name), folder);
+    } else {
+      set_data(one.moved, role, folder + "/" + name + ".json", "", "", "json");
+      one.moved.remark("No " + registry + " says which file " + name + " is: its place in data." + role +
+                       ".path is a guess.");
+    }
+    sets.push_back(std::move(one));
   }
-  if (names.size() > 1)
-    job.tell(dotted,
-             "the first of them: a job has one data set; put the files into one folder or pattern, with the same "
-             "columns");
+  set_data_sets(job, role, sets);
 }
 
 void move_stage(Moving& job, const std::string& dotted, const Node& value) {
@@ -119,8 +124,10 @@ Table llama_factory_table() {
       by({"model_revision"}, move_model_revision),
       by({"stage"}, move_stage),
       read_later({"finetuning_type", "lora_rank", "lora_alpha", "lora_target", "additional_target", "pissa_init",
-                  "pissa_iter", "pref_beta", "pref_loss", "pure_bf16", "adapter_name_or_path", "quantization_type",
+                  "pref_loss", "pure_bf16", "adapter_name_or_path", "quantization_type",
                   "disable_gradient_checkpointing", "packing", "neat_packing"}),
+      read_later({"pissa_iter"}, "model.adapter.init, which is pissa_niter_16, or pissa where pissa_iter is -1"),
+      read_later({"pref_beta"}, "task.config.beta, with task.type: dpo, kto, orpo or simpo"),
       to({"lora_dropout"}, "model.adapter.dropout"),
       flag({"use_rslora"}, "model.adapter.rslora", "true"),
       flag({"use_dora"}, "model.adapter.dora", "true"),
@@ -143,9 +150,12 @@ Table llama_factory_table() {
       by({"val_size"}, move_held_out),
       told({"max_samples"}, "all records are used: make a shorter file (head -n 1000), or end by train.max_steps"),
       told({"overwrite_cache", "preprocessing_*", "tokenized_path", "streaming", "buffer_size", "cache_dir",
-            "ignore_pad_token_for_loss", "use_fast_tokenizer", "split_special_tokens"},
+            "ignore_pad_token_for_loss", "use_fast_tokenizer"},
            "not needed: texts are read and encoded once by each host"),
-      told({"mix_strategy", "interleave_probs", "eval_on_each_dataset"}, "a job has one data set"),
+      told({"split_special_tokens"}, "a special token in a text is one token here"),
+      words({"mix_strategy"}, "", {{"concat", ""}}, "an epoch has every record of all data sets once, as with concat"),
+      told({"interleave_probs"}, "an epoch has every record of all data sets once"),
+      told({"eval_on_each_dataset"}, "all data sets of data.val are evaluated as one"),
       told({"tool_format", "enable_thinking", "reasoning_effort", "default_system"},
            "the chat template of the model's folder writes tools and thoughts; data.text.chat_template_kwargs are its "
            "variables"),

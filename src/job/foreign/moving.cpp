@@ -220,9 +220,30 @@ std::string Moving::value_of(const std::string& ours) const {
 }
 
 void Moving::tell(std::string_view dotted, const std::string& why) {
-  if (!told_keys_.emplace(dotted).second) return;
   const Node* value = given(dotted);
-  told_.push_back({std::string(dotted) + ": " + (value == nullptr ? "" : shortened(config::to_flow(*value))), why});
+  tell(std::string(dotted), value == nullptr ? "" : config::to_flow(*value), why);
+}
+
+void Moving::tell(const std::string& part, const std::string& value, const std::string& why) {
+  if (told_keys_.insert(part).second) told_.push_back({part + (value.empty() ? "" : ": " + shortened(value)), why});
+}
+
+void Moving::remark(const std::string& what) {
+  if (std::ranges::find(remarks_, what) == remarks_.end()) remarks_.push_back(what);
+}
+
+void Moving::add(const Moving& part) {
+  for (const std::string& ours : part.order_)
+    if (const auto line = part.lines_.find(ours); line != part.lines_.end())
+      set(ours, line->second.value, line->second.note);
+  add_told(part);
+}
+
+void Moving::add_told(const Moving& part) {
+  for (const MovedJob::Told& told : part.told_)
+    if (std::ranges::find(told_, told.theirs, &MovedJob::Told::theirs) == told_.end()) told_.push_back(told);
+  told_keys_.insert(part.told_keys_.begin(), part.told_keys_.end());
+  for (const std::string& what : part.remarks_) remark(what);
 }
 
 Node Moving::tree() const {
@@ -245,10 +266,19 @@ std::vector<std::pair<std::string, std::string>> Moving::settings() const {
 
 MovedJob Moving::finish(const std::string& tool, const std::string& name, const std::vector<std::string>& unknown,
                         const std::vector<std::string>& unchanging) const {
-  MovedJob job{.tool = tool, .yaml = {}, .moved = {}, .told = told_, .unchanging = unchanging, .unknown = unknown};
+  MovedJob job{.tool = tool,
+               .yaml = {},
+               .moved = {},
+               .told = told_,
+               .guessed = {},
+               .unchanging = unchanging,
+               .unknown = unknown};
   const auto is_among = [](const std::vector<std::string>& keys, const std::string& key) {
     return std::ranges::find(keys, key) != keys.end();
   };
+  for (const std::string& ours : order_)
+    if (const auto line = lines_.find(ours); line != lines_.end() && line->second.note.starts_with("a guess"))
+      job.guessed.push_back(ours + ": " + line->second.value);
   for (const Node& part : theirs_.parts)
     if (has(part.key) && part.key != "program" && !told_keys_.contains(part.key) && !is_among(unknown, part.key) &&
         !is_among(unchanging, part.key))
@@ -326,7 +356,7 @@ Row told(std::vector<std::string> names, const std::string& why) {
   });
 }
 
-Row read_later(std::vector<std::string> names) { return {std::move(names), {}}; }
+Row read_later(std::vector<std::string> names, const std::string& meaning) { return {std::move(names), {}, meaning}; }
 
 Row by(std::vector<std::string> names, Row::Move move) { return {std::move(names), std::move(move)}; }
 

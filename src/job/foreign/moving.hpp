@@ -41,16 +41,25 @@ class Moving {
   bool sets(const std::string& ours) const { return lines_.contains(ours); }
   std::string value_of(const std::string& ours) const;
 
-  /// Says why a key of theirs has no line, in a comment at the end of the job.
+  /// Says why a key of theirs has no line, in a comment at the end of the job and on the terminal.
   void tell(std::string_view dotted, const std::string& why);
+  /// Says the same of a part of a key's value: "datasets[1]", with what stands there.
+  void tell(const std::string& part, const std::string& value, const std::string& why);
   /// Remembers which lines the key `dotted` sets, until the next call; empty: none does.
   void begin(std::string_view dotted) { current_ = dotted.substr(0, dotted.find('.')); }
   /// Returns whether a line stands for this key of theirs at the top.
   bool has_line(const std::string& top) const;
   bool tells(const std::string& top) const;
 
-  /// Says something about the job that no key of theirs stands for.
-  void remark(const std::string& what) { remarks_.push_back(what); }
+  /// Says something about the job that no key of theirs stands for, in a comment alone; twice the same is said once.
+  void remark(const std::string& what);
+
+  /// Returns a job of the same file in which nothing is set yet.
+  Moving apart() const { return Moving(theirs_); }
+  /// Sets, tells and remarks what `part` does.
+  void add(const Moving& part);
+  /// Tells and remarks what `part` does.
+  void add_told(const Moving& part);
 
   /// Returns the result. `name`: of the file, for the first lines; `unchanging`: keys of theirs that change nothing.
   MovedJob finish(const std::string& tool, const std::string& name, const std::vector<std::string>& unknown,
@@ -84,6 +93,7 @@ struct Row {
   using Move = std::function<void(Moving& job, const std::string& dotted, const config::Node& value)>;
   std::vector<std::string> names;  // dotted; with * at the end: all that begin so
   Move move;
+  std::string meaning = {};  // of a key that is read later: what it is here, and by which formula
 };
 using Table = std::vector<Row>;
 
@@ -101,7 +111,7 @@ Row words(std::vector<std::string> names, const std::string& ours, const Words& 
 /// Returns a row for keys that have no counterpart, or need none. A value that switches them off needs no word.
 Row told(std::vector<std::string> names, const std::string& why);
 /// Returns a row for keys that the end of the tool reads with others.
-Row read_later(std::vector<std::string> names);
+Row read_later(std::vector<std::string> names, const std::string& meaning = {});
 /// Returns a row for what none of the above does.
 Row by(std::vector<std::string> names, Row::Move move);
 
@@ -170,6 +180,20 @@ void set_reward_head(Moving& job);
 /// Sets data.train (or `role`: "val") to a data set of the Hub or to a file. `split`: "train"; `configuration`: "en".
 void set_data(Moving& job, const std::string& role, const std::string& name, const std::string& split,
               const std::string& configuration, const std::string& format);
+/// A data set of theirs, and the job that it alone would make.
+struct DataSet {
+  std::string place;   // "datasets[1]"
+  std::string theirs;  // what stands there, on one line
+  Moving moved;
+};
+/// Sets data.train (or `role`) to all data sets that can be read as one, and tells which are left out.
+void set_data_sets(Moving& job, const std::string& role, const std::vector<DataSet>& sets);
+/// Does so for a list of maps, each with path, name, split and data_files. `move_rest` moves what else a map has.
+void move_data_list(
+    Moving& job, const std::string& dotted, const config::Node& value, const std::string& role,
+    const std::function<void(Moving& one, const config::Node& data, const std::string& place)>& move_rest);
+/// Returns the scalar under a key of a map; empty: there is none.
+std::string text_in(const config::Node& map, std::string_view key);
 /// Moves the ratio of the rates of B and A.
 void move_lora_plus(Moving& job, const std::string& dotted, const config::Node& value);
 /// Moves the share of the data that is evaluated on.

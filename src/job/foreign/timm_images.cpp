@@ -81,8 +81,9 @@ Reading reading_for(Moving& job) {
   const bool names_weights = job.is_on("pretrained") && name.find('.') != std::string::npos;
   if (!names_weights) return usual_reading(name);
   if (auto reading = reading_of_weights("timm/" + name)) return std::move(*reading);
-  job.remark("The weights are not here, so data.image is that of timm's usual " + name.substr(0, name.find('.')) +
-             "; a run warns where their config.json says otherwise.");
+  job.tell("pretrained_cfg of timm/" + name, "",
+           "the weights are not here, so data.image is that of timm's usual " + name.substr(0, name.find('.')) +
+               "; a run warns where their config.json says otherwise");
   return usual_reading(name);
 }
 

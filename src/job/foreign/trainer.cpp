@@ -144,10 +144,13 @@ Table trainer_table() {
       to({"per_device_eval_batch_size", "per_gpu_eval_batch_size"}, "eval.batch_size"),
       to({"gradient_accumulation_steps"}, "train.gradient_accumulation_steps"),
       read_later({"num_train_epochs", "max_steps", "learning_rate", "weight_decay", "adam_beta1", "adam_beta2",
-                  "adam_epsilon", "max_grad_norm", "warmup_steps", "warmup_ratio", "lr_scheduler_kwargs",
-                  "eval_strategy", "evaluation_strategy", "eval_steps", "save_strategy", "save_steps", "bf16", "fp16",
-                  "tf32"}),
+                  "adam_epsilon", "max_grad_norm", "warmup_steps", "warmup_ratio", "eval_strategy",
+                  "evaluation_strategy", "eval_steps", "save_strategy", "save_steps", "bf16", "fp16", "tf32"}),
       by({"lr_scheduler_type"}, move_curve),
+      read_later(
+          {"lr_scheduler_kwargs"},
+          "options beside lr_scheduler.type: of cosine min_lr, which is also min_lr_rate times learning_rate; of "
+          "cosine_restarts num_cycles; of polynomial power, and lr_end as min_lr; of wsd num_decay_steps as decay"),
       by({"optim"}, move_optimizer),
       flag({"adafactor"}, "optimizer.type", "adafactor"),
       to({"label_smoothing_factor"}, "train.label_smoothing"),

@@ -15,14 +15,11 @@ using config::Node;
 const std::string kTrl = "TRL's default";
 
 void move_datasets(Moving& job, const std::string& dotted, const Node& value) {
-  if (value.kind != Node::Kind::list || value.parts.empty()) return;
-  const auto text = [&](const char* key) {
-    const Node* part = value.parts.front().find(key);
-    return part == nullptr ? std::string() : part->text;
-  };
-  set_data(job, "train", text("path"), text("split"), text("name"), "");
-  if (value.parts.size() > 1)
-    job.tell(dotted, "the first of them: a job has one data set; put the files into one folder or pattern");
+  move_data_list(job, dotted, value, "train", [](Moving& one, const Node& data, const std::string& place) {
+    for (const char* key : {"data_dir", "fraction"})
+      if (const std::string given = text_in(data, key); !given.empty())
+        one.tell(place + "." + key, given, "all of " + one.value_of("data.train.path") + " is read");
+  });
 }
 
 void move_test_split_size(Moving& job, const std::string& dotted, const Node&) {
@@ -67,9 +64,10 @@ Table trl_table() {
       by({"datasets"}, move_datasets),
       by({"test_split_size"}, move_test_split_size),
       told({"dataset_streaming", "streaming", "dataset_num_proc", "dataset_kwargs", "shuffle_dataset",
-            "truncation_mode", "packing_strategy", "pad_to_multiple_of", "pad_token", "padding_value",
-            "dataset_batch_size", "num_of_sequences", "chars_per_token", "label_pad_token_id"},
+            "packing_strategy", "pad_to_multiple_of", "pad_token", "padding_value", "dataset_batch_size",
+            "num_of_sequences", "chars_per_token", "label_pad_token_id"},
            "not needed: texts are read and encoded once by each host, shuffled by the seed, and long ones cut"),
+      words({"truncation_mode"}, "", {{"keep_start", ""}}, "the begin of a long text is kept, and its end cut"),
       by({"dataset_text_field"}, move_dataset_text_field),
       to({"max_length", "max_seq_length"}, "data.text.max_length"),
       told({"use_liger", "use_liger_loss", "use_logits_to_keep"}, "not needed: kernels for the same are always used"),
@@ -82,9 +80,11 @@ Table trl_table() {
       told({"eos_token"}, "not needed: the end of a turn is what the chat template writes"),
       told({"dtype", "torch_dtype"},
            "not needed: weights are kept in fp32, and precision says how products are computed"),
-      told({"model_init_kwargs", "bnb_4bit_quant_storage", "lora_task_type", "router_aux_loss_coef",
-            "ignore_bias_buffers", "lora_target_parameters", "cast_lm_head_to_fp32", "is_encoder_decoder"},
+      told({"model_init_kwargs", "bnb_4bit_quant_storage", "lora_task_type", "ignore_bias_buffers",
+            "cast_lm_head_to_fp32", "is_encoder_decoder"},
            "not needed: the model's folder says what it is"),
+      told({"router_aux_loss_coef"}, "router_aux_loss_coef in config.json of the model's folder says it"),
+      told({"lora_target_parameters"}, "no such adapter here: `gputrain describe adapter lora`"),
       flag({"use_rslora"}, "model.adapter.rslora", "true"),
       flag({"use_dora"}, "model.adapter.dora", "true"),
       told({"label_smoothing", "loss_weights", "ld_alpha", "f_divergence_type", "f_alpha_divergence_coef",
@@ -125,7 +125,7 @@ void finish_base(Moving& job) {
   const std::string evaluates = job.text("eval_strategy");
   if (!evaluates.empty() && evaluates != "no" && !job.sets("data.val.split")) {
     const std::string held_out = job.has("dataset_test_split") ? job.text("dataset_test_split") : "test";
-    if (job.value_of("data.train.format") == "parquet" &&
+    if (job.has("dataset_name") && job.value_of("data.train.format") == "parquet" &&
         job.value_of("data.train.path").find("/train/") != std::string::npos)
       set_data(job, "val", job.text("dataset_name"), held_out, job.text("dataset_config"), "");
     else

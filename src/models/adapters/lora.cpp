@@ -330,7 +330,8 @@ void LoraSpec::describe(config::Description<LoraSpec>& d) {
       .aliases({"init_lora_weights", "peft_init_lora_weights"});
   d.key("rslora", &LoraSpec::rslora, "alpha/sqrt(rank) instead of alpha/rank (arXiv:2312.03732); null: false")
       .aliases({"use_rslora"});
-  d.key("modules_to_save", &LoraSpec::modules_to_save, "modules that are trained whole, as lm_head")
+  d.key("modules_to_save", &LoraSpec::modules_to_save,
+        "modules that are trained whole, as lm_head; no embedding that is the head, too")
       .aliases({"lora_modules_to_save", "additional_target"});
   d.key("merge", &LoraSpec::merge, "write model.safetensors with the adapter merged into it, too")
       .change(Change::safe)

@@ -119,18 +119,17 @@ bool is_tied(const Model& model) {
   return gpt != nullptr && gpt->spec().tie_embeddings;
 }
 
-/// Returns the hint for a head that is wanted but is the embedding.
-std::string untied(const Model& model) {
-  return dynamic_cast<const Gpt*>(&model) == nullptr
-             ? "leave it out"
-             : "model.config.tie_embeddings: false, with weights that have a head of their own";
+/// Returns whether a module is the embedding of a model whose head it is, too.
+bool is_tied_embedding(Model& model, const nn::Module* module) {
+  return is_tied(model) && dynamic_cast<const nn::Embedding*>(module) != nullptr &&
+         module == model.units().front().modules.front();
 }
 
 [[noreturn]] void refuse_unknown(const Model& model, const std::string& target, const std::string& key,
                                  const std::vector<NamedModule>& candidates, const char* what) {
   if (is_tied(model) && (last_part(target) == "lm_head" || last_part(target) == "decoder"))
     refuse(key, "'" + target + "' is tied to the embedding in this model, and cannot be adapted by itself",
-           untied(model));
+           "leave " + target + " out: a matrix that is both stays frozen");
   refuse(key, "'" + target + "' " + what, hint_for(target, candidates));
 }
 
@@ -159,7 +158,10 @@ std::set<nn::Module*> layers_meant_by(Model& model, const std::string& target, c
   for (const NamedModule& one : meant_by(target, modules, key)) {
     if (dynamic_cast<nn::Embedding*>(one.module) != nullptr)
       refuse(key, "'" + target + "' means the embedding '" + one.name + "', but only dense layers are adapted",
-             "leave it out, or train it whole: modules_to_save: [" + last_part(one.published) + "]");
+             "leave " + target + " out" +
+                 (is_tied_embedding(model, one.module)
+                      ? ": the head is this matrix, too, and stays frozen"
+                      : ", or train it whole: modules_to_save: [" + last_part(one.published) + "]"));
     if (dynamic_cast<nn::Linear*>(one.module) != nullptr) layers.insert(one.module);
   }
   if (layers.empty()) refuse_unknown(model, target, key, dense, "means no dense layer of the model");
@@ -197,10 +199,9 @@ std::vector<nn::Module*> modules_to_save(Model& model, const std::vector<std::st
     for (const NamedModule& one : modules) {
       if (!is_or_ends_in(one.name, name) && !is_or_ends_in(one.published, name) && !is_inside(one.published, name))
         continue;
-      const bool is_embedding = dynamic_cast<nn::Embedding*>(one.module) != nullptr;
-      if (is_embedding && is_tied(model) && one.module == model.units().front().modules.front())
+      if (is_tied_embedding(model, one.module))
         refuse(key, "'" + name + "' is the head too in this model, and others would take only one of the two",
-               untied(model));
+               "leave " + name + " out: a matrix that is both stays frozen");
       saved.push_back(one.module);
     }
     if (saved.size() == before && !may_be_missing)

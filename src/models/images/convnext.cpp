@@ -125,7 +125,8 @@ void check_image(const ConvnextSpec& spec, const ImageShape& image) {
 /// ConvNeXt whose parameters are named as in torchvision.
 class Convnext final : public Model {
  public:
-  Convnext(const ConvnextSpec& spec, const nn::Context& context, const DataFacts& facts) : Model(context) {
+  Convnext(const ConvnextSpec& spec, const nn::Context& context, const DataFacts& facts)
+      : Model(context), sizes_{spec.blocks, spec.channels} {
     const ImageShape image = image_shape_of(facts);
     check_image(spec, image);
     const auto& channels = spec.channels;
@@ -162,6 +163,7 @@ class Convnext final : public Model {
     return head_->forward(norm_->forward(ops::global_average_pool(x)));
   }
 
+  const ConvnextStages& sizes() const noexcept { return sizes_; }
   bool is_for_timm() const noexcept { return is_for_timm_; }
   void write_for_timm(bool is_so) noexcept { is_for_timm_ = is_so; }
 
@@ -214,6 +216,7 @@ class Convnext final : public Model {
     stages_.push_back(std::move(stage));
   }
 
+  ConvnextStages sizes_;
   bool is_for_timm_ = false;
   ConvnextPatches* stem_;
   std::vector<Stage> stages_;
@@ -277,6 +280,8 @@ const config::Registered<Convnext, ConvnextSpecOf<kConvnextLarge>> registered_co
     catalog(), "convnext_large", "ConvNeXt-Large"};
 
 }  // namespace
+
+const ConvnextStages& stages_of(const Model& convnext) { return dynamic_cast<const Convnext&>(convnext).sizes(); }
 
 bool is_convnext(const Model& model) { return dynamic_cast<const Convnext*>(&model) != nullptr; }
 

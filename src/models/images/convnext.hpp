@@ -1,9 +1,18 @@
 // ConvNeXt, for its published family.
 #pragma once
 
+#include <cstdint>
+#include <vector>
+
 #include "gputrain/models/model.hpp"
 
 namespace gputrain::models {
+
+/// Blocks and channels of each stage.
+struct ConvnextStages {
+  std::vector<int64_t> blocks, channels;
+};
+const ConvnextStages& stages_of(const Model& convnext);
 
 bool is_convnext(const Model& model);
 

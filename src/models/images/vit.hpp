@@ -76,6 +76,7 @@ class Vit : public Model {
     bool operator==(const Grid&) const = default;
   };
   const Grid& grid() const noexcept { return grid_; }
+  const VitSpec& spec() const noexcept { return spec_; }
   int64_t patch_size() const noexcept { return spec_.patch_size; }
   /// Library under whose names the weights are written. A job may leave it to the file that the model begins with.
   VitLayout layout() const noexcept { return layout_; }

@@ -3,11 +3,15 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <optional>
 #include <regex>
 #include <set>
 #include <string>
 #include <vector>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "../../../src/job/foreign/moving.hpp"
 #include "gputrain/config/problem.hpp"
@@ -210,6 +214,33 @@ TEST(Hints, TellWordsOfTheTrainerAtOnce) {
   EXPECT_THAT(said, HasSubstr("optimizer.betas: [0.9, 0.999] has both"));
   EXPECT_THAT(said, HasSubstr("adam_epsilon"));
   EXPECT_THAT(said, HasSubstr("5 mistakes"));
+}
+
+TEST(Hints, AboutTiedEmbeddingsHold) {
+  const testing_support::TemporaryFolder folder;
+  std::filesystem::create_directory(folder / "tied");
+  folder.write("tied/config.json",
+               R"({"model_type": "llama", "vocab_size": 32, "hidden_size": 16, "intermediate_size": 32,
+                   "num_hidden_layers": 1, "num_attention_heads": 2, "max_position_embeddings": 64,
+                   "rms_norm_eps": 1e-5, "hidden_act": "silu", "tie_word_embeddings": true})");
+  const std::string job = folder.write("job.yaml",
+                                       "device: cpu\ndata: {train: {format: synthetic, vocab_size: 32, samples: 8}}\n"
+                                       "train: {max_steps: 1, global_batch_size: 1}\nmodel: {type: gpt, pretrained: " +
+                                           (folder / "tied") + "}\n");
+  const auto tried = [&](const std::string& key, const Words& names) {
+    return testing_support::gputrain({"run", job, "--dry-run", "--output-dir", folder / "run", "--set",
+                                      "model.adapter." + key + "=[" + fmt::format("{}", fmt::join(names, ", ")) + "]"});
+  };
+  for (const char* key : {"modules_to_save", "target_modules"}) {
+    Words names{"lm_head", "embed_tokens"};
+    while (!names.empty()) {
+      const std::string refused = tried(key, names).err;
+      const auto name = found(refused, "try: leave (\\w+) out: ");
+      ASSERT_TRUE(name) << key << ": " << refused;
+      ASSERT_EQ(std::erase(names, *name), 1U) << refused;
+    }
+    EXPECT_EQ(tried(key, names).exit_code, 0) << key;
+  }
 }
 
 TEST(Hints, GoodJobIsGood) { EXPECT_EQ(told(mistakes_with({})), ""); }

@@ -89,6 +89,84 @@ class Import(unittest.TestCase):
             value = value[key]
         return value
 
+    def told(self, found):
+        return {one["key"].split(": ")[0]: one["why"] for one in found["told"]}
+
+    def axolotl(self, datasets, **more):
+        return self.moved("a.yml", yaml.safe_dump({"base_model": "x", "learning_rate": 1e-4, "datasets": datasets} | more))
+
+    def test_all_data_sets_that_can_be_read_together_are(self):
+        chat, alpaca = {"type": "chat_template"}, {"type": "alpaca"}
+        text = {"type": "completion"}
+        for datasets, path, loss_on in [
+                ([{"path": "a.jsonl"} | chat, {"path": "b.json"} | chat], "{a.jsonl,b.json}", "assistant"),
+                ([{"path": "a.jsonl"} | text, {"path": "b.jsonl"} | text], "{a.jsonl,b.jsonl}", "all"),
+                ([{"path": "a.jsonl"} | text, {"path": "b.jsonl"} | chat], "{a.jsonl,b.jsonl}", "assistant"),
+                ([{"path": "json", "data_files": ["a.jsonl", "b.jsonl"]} | alpaca], "{a.jsonl,b.jsonl}", "assistant"),
+                ([{"path": "u/one"} | alpaca, {"path": "u/two", "split": "test"} | alpaca],
+                 "{data/one/default/train/*.parquet,data/two/default/test/*.parquet}", "assistant")]:
+            with self.subTest(path):
+                found = self.axolotl(datasets, test_datasets=[{"path": "v.jsonl"}, {"path": "w.jsonl"}])
+                self.assertEqual(self.told(found), {})
+                self.assertEqual((self.line("data.train.path"), self.line("data.text.loss_on"), self.line("data.val.path")),
+                                 (path, loss_on, "{v.jsonl,w.jsonl}"))
+        self.assertEqual((self.folder / "job.yaml").read_text().count("# `hf download u/"), 2)
+        info = {"one": {"file_name": "one.json"}, "two": {"file_name": "two.json", "num_samples": 9, "formatting": "sharegpt"}}
+        (self.folder / "dataset_info.json").write_text(json.dumps(info))
+        found = self.moved("a.yaml", yaml.safe_dump(LLAMA_FACTORY["lora_sft"] | {
+            "dataset": "one,two", "eval_dataset": "two,one", "dataset_dir": str(self.folder)}))
+        self.assertEqual((self.line("data.train.path"), self.line("data.val.path")),
+                         (f"{{{self.folder}/one.json,{self.folder}/two.json}}", f"{{{self.folder}/two.json,{self.folder}/one.json}}"))
+        self.assertIn("dataset[1].num_samples", self.told(found))
+        found = self.moved("a.yaml", yaml.safe_dump({"model_name_or_path": "x", "datasets": [
+            {"path": "a.jsonl", "fraction": 0.5}, {"path": "b.jsonl"}]}), "--from", "trl-sft")
+        self.assertEqual((self.line("data.train.path"), list(self.told(found))), ("{a.jsonl,b.jsonl}", ["datasets[0].fraction"]))
+
+    def test_a_data_set_that_is_left_out_is_told_on_the_terminal(self):
+        first = {"path": "a.jsonl", "type": "chat_template"}
+        (self.folder / "some").mkdir()
+        for other, why in [({"path": "b.csv", "type": "chat_template"}, "this is csv where the first is jsonl"),
+                           ({"path": "b.jsonl", "type": "alpaca"}, "it needs data.text.chat_template: alpaca, and the first one null"),
+                           ({"path": "b.jsonl", "type": "chat_template", "field_messages": "turns"}, "data.text.columns.messages: turns"),
+                           ({"path": "a.jsonl", "type": "chat_template"}, "a.jsonl is read once in an epoch"),
+                           ({"path": "b,c.jsonl", "type": "chat_template"}, "no comma, brace or bracket"),
+                           ({"path": str(self.folder / "some"), "type": "chat_template"}, "must be a file or a pattern"),
+                           ({"type": "chat_template"}, "it has no path")]:
+            with self.subTest(why):
+                found = self.axolotl([first, other, first | {"path": "d.jsonl"}])
+                self.assertEqual(list(self.told(found)), ["datasets[1]"])
+                self.assertIn(why, self.told(found)["datasets[1]"])
+                self.assertEqual(self.line("data.train.path"), "{a.jsonl,d.jsonl}")
+                (self.folder / "job.yaml").unlink()
+                shown = PROGRAM.run("import", self.folder / "a.yml", "--output", self.folder / "job.yaml").stdout
+                self.assertIn("not moved datasets[1]", " ".join(shown.split()))
+                self.assertIn(why, " ".join(shown.split()))
+
+    def test_what_changes_what_is_learned_is_told_on_the_terminal(self):
+        found = self.axolotl([{"path": "u/one", "type": "chat_template", "split": "train[:20%]", "shards": 4},
+                              {"path": "u/two", "type": "pygmalion", "message_field_training": "learn"}],
+                             special_tokens={"pad_token": "<p>", "eos_token": "<e>"}, tokens=["<t>"], dataset_shard_num=2)
+        told = self.told(found)
+        for key in ("split of u/one", "datasets[0].shards", "datasets[1].type", "datasets[1].message_field_training",
+                    "special_tokens", "tokens", "dataset_shard_num"):
+            self.assertFalse(told[key].startswith("not needed"), key)
+        told = self.told(self.axolotl([{"path": "a.jsonl"}], special_tokens={"pad_token": "<p>"}))
+        self.assertEqual(told, {"special_tokens": "not needed: padding is never learned"})
+        self.moved_arguments()
+        (self.folder / "job.yaml").unlink()
+        shown = PROGRAM.run("import", self.folder / "arguments.yaml", "--output", self.folder / "job.yaml").stdout
+        self.assertIn("guessed model.type: bert", " ".join(shown.split()))
+
+    def test_data_sets_of_several_forms_are_read_together(self):
+        model = self.tiny_model()
+        for name, record, count in [("a", CHAT, 40), ("b", {"text": "w1 w2 w3"}, 24)]:
+            (self.folder / f"{name}.jsonl").write_text((json.dumps(record) + "\n") * count)
+        self.axolotl([{"path": str(self.folder / "a.jsonl"), "type": "chat_template"},
+                      {"path": str(self.folder / "b.jsonl"), "type": "completion"}])
+        run = PROGRAM.run("run", self.folder / "job.yaml", "--dry-run", "--output-dir", self.folder / "run", "--set",
+                          "device=cpu", "--set", f"model.pretrained={model}")
+        self.assertIn("train 64 texts of 2 files", run.stdout, run.stderr)
+
     def test_a_key_that_counts_as_moved_changes_the_job(self):
         found = self.moved_arguments()
         self.assertEqual((found["unknown"], found["unchanging"]), ([], []))
@@ -210,11 +288,16 @@ class Import(unittest.TestCase):
         for name, told in {"adam_beta2": "adam_beta2 of transformers is optimizer.betas here",
                            "bf16_full_eval": "of transformers", "batch_sampler": "of transformers",
                            "train_file": "train_file of transformers is data.train.format and data.train.path here",
-                           "cosine_min_lr_ratio": "of axolotl"}.items():
+                           "cosine_min_lr_ratio": "of axolotl: lr_scheduler.min_lr, which is cosine_min_lr_ratio times learning_rate",
+                           "lr_scheduler_kwargs": "of transformers: options beside lr_scheduler.type: of cosine min_lr"}.items():
             text = PROGRAM.run("describe", name).stdout
             self.assertIn(told, " ".join(text.split()), name)
             self.assertNotIn("axolotl" if "transformers" in told else "transformers", text)
             self.assertLessEqual(max(map(len, text.splitlines())), 80)
+        self.moved("a.yml", yaml.safe_dump(AXOLOTL["lora_1b"] | {"cosine_min_lr_ratio": 0.1}))
+        self.assertAlmostEqual(float(self.line("lr_scheduler.min_lr")), 0.1 * AXOLOTL["lora_1b"]["learning_rate"])
+        (self.folder / "job.yaml").write_text("model: {type: gpt}\ndata: {train: {format: synthetic}}\ncosine_min_lr_ratio: 0.1\n")
+        self.assertIn("= lr_scheduler.min_lr, which is", PROGRAM.run("validate", self.folder / "job.yaml").stderr)
 
     def test_wrong_files_are_refused_with_the_reason(self):
         for file, text, why in [

@@ -4,7 +4,9 @@
 
 #include <regex>
 #include <set>
+#include <sstream>
 
+#include "../../../src/cli/commands.hpp"
 #include "config/bad_values.hpp"
 #include "gputrain/config/problem.hpp"
 #include "gputrain/config/reference.hpp"
@@ -18,6 +20,51 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 
 TEST(JobSchema, HasSoundTables) { EXPECT_EQ(config::faults_of(job_schema()), std::vector<std::string>{}); }
+
+/// Returns the full names of all keys of configs/keys.md, those of entries once for each place that picks them.
+std::vector<std::string> keys_of_page() {
+  static const std::regex code("`([^`]+)`"), row("^\\| `([^`]+)` \\| ");
+  std::istringstream lines(config::keys_page(job_schema()));
+  std::vector<std::string> keys, groups;
+  bool is_of_keys = false;  // other tables have entries
+  for (std::string line; std::getline(lines, line);) {
+    if (line.starts_with("## ")) groups = {""};
+    if (line.starts_with("Picked by ")) {
+      groups.clear();
+      const size_t inside = line.find("Options stand in ");
+      const std::string names = inside == std::string::npos ? line : line.substr(inside);
+      for (std::sregex_iterator match(names.begin(), names.end(), code), end; match != end; ++match) {
+        std::string group = (*match)[1].str();
+        group = inside == std::string::npos ? group.substr(0, group.rfind('.') + 1) : group + ".";
+        groups.push_back(group == "layers[]." ? "model.config." + group : group);  // a model picks them
+      }
+    }
+    is_of_keys = line.starts_with("| key ") || (is_of_keys && line.starts_with("|"));
+    if (std::smatch match; is_of_keys && std::regex_search(line, match, row))
+      for (const std::string& group : groups) keys.push_back(group + match[1].str());
+  }
+  return keys;
+}
+
+TEST(JobSchema, IsDescribedKeyByKey) {
+  const std::vector<std::string> keys = keys_of_page();
+  for (const char* key :
+       {"lr_scheduler.warmup", "lr_scheduler.interval", "model.adapter.groups[].rank", "task.config.beta",
+        "model.config.layers[].kernel_size", "data.val.prefix", "alerts[].metric"})
+    EXPECT_NE(std::ranges::find(keys, key), keys.end()) << key;
+  for (const std::string& key : keys) {
+    ::testing::internal::CaptureStdout();
+    std::string refusal;
+    try {
+      describe_command(key, "", "", {});
+    } catch (const std::exception& error) {
+      refusal = error.what();
+    }
+    const std::string text = ::testing::internal::GetCapturedStdout();
+    EXPECT_EQ(refusal, "") << key;
+    EXPECT_THAT(text, HasSubstr(key.substr(key.rfind('.') + 1))) << key;
+  }
+}
 
 constexpr const char* kGoodJob =
     "model: {type: mlp}\n"

@@ -7,6 +7,7 @@
 
 #include "gputrain/checkpoint/safetensors.hpp"
 #include "support/program.hpp"
+#include "support/python_reference.hpp"
 #include "support/small_job.hpp"
 
 namespace gputrain::testing_support {
@@ -219,10 +220,13 @@ TEST(PretrainedWeights, OfTimmsFoldersAreRead) {
 TEST(PretrainedWeights, OfATimmFolderGiveTheSizesAndTheNames) {
   const TemporaryFolder folder;
   const auto job_of = [&](const std::string& name, const std::string& model) {
-    return folder.write(name + ".yaml", "schema: 1\ndevice: cpu\nmodel: {type: vit, " + model +
-                                            "}\ndata: {train: {format: synthetic, samples: 8, num_classes: 2}, image: "
-                                            "{size: 16}}\ntrain: {max_steps: 1, global_batch_size: 4}\noutput_dir: " +
-                                            folder / name + "\n");
+    return folder.write(name + ".yaml",
+                        "schema: 1\ndevice: cpu\nmodel: {type: vit, " + model +
+                            "}\ndata: {train: {format: synthetic, samples: 8, num_classes: 2}, image: "
+                            "{size: 16, mean: [0.5, 0.4, 0.3], std: [0.2, 0.3, 0.4], eval: {resize: 18, "
+                            "interpolation: bicubic}}}\n"
+                            "train: {max_steps: 1, global_batch_size: 4}\noutput_dir: " +
+                            folder / name + "\n");
   };
   const std::string small = "config: {patch_size: 8, n_layer: 1, n_head: 2, n_embd: 16";
   ASSERT_EQ(gputrain({"run", job_of("base", small + ", layout: timm}")}).exit_code, 0);
@@ -247,6 +251,9 @@ TEST(PretrainedWeights, OfATimmFolderGiveTheSizesAndTheNames) {
   EXPECT_THAT(wrong.err, HasSubstr("is 4 here and 8 in the pretrained model"));
   EXPECT_THAT(gputrain({"export", folder / "next", folder / "x"}).err, HasSubstr("--format onnx; of a ViT"));
   EXPECT_THAT(gputrain({"export", folder / "next", folder / "x", "--format", "hf"}).err, HasSubstr("timm"));
+  EXPECT_EQ(gputrain({"run", job_of("again", "pretrained: " + folder / "timm")}).exit_code, 0);
+  GPUTRAIN_NEED_REFERENCE("timm");
+  EXPECT_TRUE(testing::run_reference("program/run/timm_folder_reference.py", {folder / "timm"}));
 }
 
 TEST(PretrainedWeights, OfImagesOfAnotherShapeAreToldOf) {

@@ -1,10 +1,16 @@
-// Folders of timm, as on the Hub: which of our models an architecture is, and the sizes that model_args give.
+// Folders of timm, as on the Hub: which of our models an architecture is, and the sizes that model_args give; the same
+// the other way round.
+#include <algorithm>
 #include <array>
 #include <string_view>
 #include <utility>
 
+#include "../../images/convnext.hpp"
+#include "../../images/vit.hpp"
 #include "../config_json.hpp"
+#include "gputrain/core/error.hpp"
 #include "gputrain/models/image_layouts.hpp"
+#include "gputrain/nn/layers.hpp"
 
 namespace gputrain::models {
 namespace {
@@ -77,6 +83,41 @@ PublishedModel timm_model(const nlohmann::json& config, const std::string& where
   }
   model.options = std::move(options.list);
   return model;
+}
+
+nlohmann::ordered_json timm_config(Model& model, const std::string& type, const std::vector<int64_t>& image) {
+  using Json = nlohmann::ordered_json;
+  constexpr double kNormEps = 1e-6;
+  constexpr size_t kStages = 4;
+  Json args{{"in_chans", image.at(2)}};
+  std::string architecture = "convnext_tiny";  // whose sizes model_args replace
+  if (const auto* const vit = dynamic_cast<const Vit*>(&model)) {
+    const VitSpec& spec = vit->spec();
+    if (spec.norm_eps != kNormEps) return nullptr;
+    architecture = "vit_base_patch16_224";
+    // timm rounds the product down.
+    const double ratio = (static_cast<double>(spec.inner()) + 0.5) / static_cast<double>(spec.n_embd);
+    args.update(Json{{"img_size", {image.at(0), image.at(1)}},
+                     {"patch_size", spec.patch_size},
+                     {"embed_dim", spec.n_embd},
+                     {"depth", spec.n_layer},
+                     {"num_heads", spec.n_head},
+                     {"mlp_ratio", spec.inner() == 4 * spec.n_embd ? 4 : ratio},
+                     {"qkv_bias", spec.qkv_bias},
+                     {"global_pool", spec.pooling == "mean" ? "avg" : "token"}});
+  } else {
+    const ConvnextStages& stages = stages_of(model);
+    if (stages.blocks.size() != kStages) return nullptr;
+    args.update(Json{{"depths", stages.blocks}, {"dims", stages.channels}});
+  }
+  const auto known = std::ranges::find(kTypes, std::string_view(type), &decltype(kTypes)::value_type::second);
+  if (known != kTypes.end()) architecture = known->first;
+  const auto* const head = dynamic_cast<const nn::Linear*>(model.units().back().modules.back());
+  GPUTRAIN_ASSERT(head != nullptr, "the last layer gives the classes");
+  return {{"architecture", architecture},
+          {"num_classes", head->options().out},
+          {"model_args", args},
+          {"pretrained_cfg", {{"input_size", {image.at(2), image.at(0), image.at(1)}}, {"crop_mode", "center"}}}};
 }
 
 }  // namespace gputrain::models
