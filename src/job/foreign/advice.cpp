@@ -162,7 +162,7 @@ std::string describe_foreign(const std::string& name, size_t width) {
   const auto add = [&](const std::string& title, const std::string& meaning) {
     if (meaning.empty() || std::ranges::find(seen, meaning) != seen.end()) return;
     seen.push_back(meaning);
-    text += wrapped(name + " of " + title + meaning, width, 2) + "\n";
+    text += wrapped(name + " of " + title + meaning, width - 2, 2) + "\n";
   };
   const auto& tools = foreign::tools();
   const foreign::Tool& transformers = tools.back();
