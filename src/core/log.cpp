@@ -1,10 +1,8 @@
 #include "gputrain/core/log.hpp"
 
 #include <atomic>
-#include <functional>
 #include <memory>
 #include <mutex>
-#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -92,13 +90,6 @@ void warning(std::string_view message) {
   }
 }
 void error(std::string_view message) { write(spdlog::level::err, message); }
-
-void warning_once(std::string_view message) {
-  static std::mutex mutex;
-  static std::set<std::string, std::less<>> told;
-  const std::lock_guard lock(mutex);
-  if (told.emplace(message).second) warning(message);
-}
 
 void open_file(const std::filesystem::path& path) {
   try {

@@ -175,11 +175,6 @@ TEST_F(RecordsTest, CutsDocumentsIntoPieces) {
   EXPECT_THAT(read_fields(*data.train, 1).tokens, ElementsAre('e', 'f', 'g'));
   EXPECT_THAT(read_fields(*data.train, 2).tokens, ElementsAre('a', 'b', 'c', 'd'));
   EXPECT_THAT(warning, HasSubstr("cut 1 of 3 samples after 4 tokens"));
-  const auto again = [&](const char* length) {
-    return warning_of([&] { open_bytes("a.jsonl", std::string(", max_length: ") + length); });
-  };
-  EXPECT_THAT(again("4"), ::testing::Not(HasSubstr("cut ")));  // a process tells it once
-  EXPECT_THAT(again("5"), HasSubstr("cut 1 of 3 samples after 5 tokens"));
 }
 
 TEST_F(RecordsTest, SplitsTextsBeforePacking) {

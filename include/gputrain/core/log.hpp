@@ -9,8 +9,6 @@ namespace gputrain::log {
 void info(std::string_view message);
 void warning(std::string_view message);
 void error(std::string_view message);
-/// Warns, unless this process has given the same warning.
-void warning_once(std::string_view message);
 
 /// Appends all further lines to `path` too. Throws Error(environment) if the file cannot be opened.
 void open_file(const std::filesystem::path& path);

@@ -193,9 +193,9 @@ void TextSamples::tell(const data::DatasetRequest& request, int64_t most) const 
   check_bad(made_->bad, request);
   if (made_->cut > 0) {
     const SampleWords words = builder_->words(*made_);
-    log::warning_once(fmt::format("{}: cut {}{} of {} after {} tokens ({}){}; the longest has {}", request.path,
-                                  words.is_cut, grouped(made_->cut), counted(made_->size(), words.cut_sample),
-                                  grouped(most), reason_of(request), words.loss_of_cut, grouped(made_->longest_uncut)));
+    log::warning(fmt::format("{}: cut {}{} of {} after {} tokens ({}){}; the longest has {}", request.path,
+                             words.is_cut, grouped(made_->cut), counted(made_->size(), words.cut_sample), grouped(most),
+                             reason_of(request), words.loss_of_cut, grouped(made_->longest_uncut)));
   }
   builder_->check(*made_, made_->longest, request.path);
 }
