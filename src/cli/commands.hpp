@@ -128,8 +128,8 @@ int predict_command(const PredictRequest& request);
 int embed_command(const PredictRequest& request);
 int export_model_command(const ExportRequest& request);
 struct FetchCommand {
-  std::string name;      // model on the Hugging Face Hub, perhaps with @REVISION
-  std::string revision;  // branch, tag or commit; empty: that of the name, or main
+  std::string name;         // model on the Hugging Face Hub, perhaps with @REVISION
+  std::string revision;     // branch, tag or commit; empty: that of the name, or main
   bool no_weights = false;  // whether to fetch only the files that describe the model
 };
 /// Runs `gputrain fetch NAME`.
@@ -178,15 +178,16 @@ struct CtlCommand {
   bool json = false;
 };
 int ctl_command(const CtlCommand& command);
-/// Request of `gputrain top [RUN|HOST:PORT]`.
+/// Request of `gputrain top [RUN|FOLDER|HOST:PORT]`.
 struct TopCommand {
-  std::string run;    // run folder, or host:port
+  std::string run;    // folder of a run, of a sweep or of runs, or host:port
   bool once = false;  // whether to print one page and end
+  bool json = false;  // whether to print the runs of the folder as one document
 };
 int top_command(const TopCommand& command);
 /// Request of `gputrain compare RUN...`.
 struct CompareCommand {
-  std::vector<std::string> runs;  // folders
+  std::vector<std::string> runs;  // folders of runs, of sweeps or with runs in them
   std::string html;               // page with their curves; empty: none
   bool json = false;
 };
@@ -242,16 +243,17 @@ int ckpt_verify_command(const std::string& path, bool json);
 int ckpt_prune_command(const PruneRequest& request);
 
 /// Names of the subcommands in libgputrain.so: NAME_command is the function above.
-#define GPUTRAIN_VERBS(V)                                                                                             \
-  V(run)                                                                                                              \
-  V(eval)                                                                                                             \
-  V(generate)                                                                                                         \
-  V(predict)                                                                                                          \
-  V(embed)                                                                                                            \
-  V(export_model)                                                                                                     \
-  V(fetch)                                                                                                            \
-  V(doctor) V(replay) V(bench_train) V(bench_one) V(bench_comm) V(bench_data) V(validate) V(config) V(schema) V(list) \
-      V(describe) V(names) V(audit) V(tokenize) V(ctl) V(top) V(compare) V(data_show) V(version) V(plan) V(sweep)     \
+#define GPUTRAIN_VERBS(V)                                                                                         \
+  V(run)                                                                                                          \
+  V(eval)                                                                                                         \
+  V(generate)                                                                                                     \
+  V(predict)                                                                                                      \
+  V(embed)                                                                                                        \
+  V(export_model)                                                                                                 \
+  V(fetch)                                                                                                        \
+  V(doctor)                                                                                                       \
+  V(replay) V(bench_train) V(bench_one) V(bench_comm) V(bench_data) V(validate) V(config) V(schema) V(list)       \
+      V(describe) V(names) V(audit) V(tokenize) V(ctl) V(top) V(compare) V(data_show) V(version) V(plan) V(sweep) \
           V(init) V(import_job) V(ckpt_ls) V(ckpt_verify) V(ckpt_prune)
 
 /// Table of subcommands that the library exports as gputrain_verbs.

@@ -21,15 +21,21 @@
 namespace gputrain::app {
 namespace {
 
-/// Returns "process 4711 on host node1 since 2026-03-01T12:00:00Z".
-std::string this_process() {
+constexpr const char *kOnHost = " on host ", *kSince = " since ";
+
+std::string this_host() {
   std::array<char, 256> host{};
   ::gethostname(host.data(), host.size() - 1);
+  return host.data();
+}
+
+/// Returns "process 4711 on host node1 since 2026-03-01T12:00:00Z".
+std::string this_process() {
   std::array<char, 32> time{};
   const std::time_t now = std::time(nullptr);
   std::tm utc{};
   std::strftime(time.data(), time.size(), "%FT%TZ", ::gmtime_r(&now, &utc));
-  return "process " + std::to_string(::getpid()) + " on host " + host.data() + " since " + time.data();
+  return "process " + std::to_string(::getpid()) + kOnHost + this_host() + kSince + time.data();
 }
 
 std::string boot() {
@@ -53,6 +59,15 @@ std::string content_of(int descriptor) {
 /// Returns the first line of the file, which describes the process.
 std::string holder_in(const std::string& content) { return content.substr(0, content.find('\n')); }
 
+/// Returns the content of a folder's lock file; empty: there is none that can be read.
+std::string lock_of(const std::filesystem::path& folder) {
+  const int descriptor = ::open((folder / "lock").c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (descriptor < 0) return {};
+  std::string content = content_of(descriptor);
+  ::close(descriptor);
+  return content;
+}
+
 /// Returns whether a lock file names another process that lives and that this one can see.
 bool names_other_that_lives(const std::string& content) {
   const size_t line = content.find('\n');
@@ -68,12 +83,15 @@ std::pair<uint64_t, uint64_t> identity_of(const struct stat& file) { return {fil
 
 }  // namespace
 
-bool is_in_use(const std::filesystem::path& folder) {
-  const int descriptor = ::open((folder / "lock").c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  if (descriptor < 0) return false;
-  const std::string content = content_of(descriptor);
-  ::close(descriptor);
-  return names_other_that_lives(content);
+bool is_in_use(const std::filesystem::path& folder) { return names_other_that_lives(lock_of(folder)); }
+
+std::string other_host_of(const std::filesystem::path& folder) {
+  const std::string holder = holder_in(lock_of(folder));
+  const size_t before = holder.find(kOnHost), since = holder.rfind(kSince);
+  if (before == std::string::npos || since == std::string::npos) return {};
+  const size_t begin = before + std::strlen(kOnHost);
+  const std::string host = since > begin ? holder.substr(begin, since - begin) : "";
+  return host == this_host() ? "" : host;
 }
 
 RunLock::RunLock(const std::filesystem::path& folder)
@@ -127,11 +145,8 @@ bool RunLock::is_held() const {
 
 void RunLock::check() const {
   if (is_held()) return;
-  const auto path = folder_ / "lock";
-  const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  const bool is_taken = descriptor >= 0;
-  const std::string holder = is_taken ? holder_in(content_of(descriptor)) : "";
-  if (is_taken) ::close(descriptor);
+  const std::string holder = holder_in(lock_of(folder_));
+  const bool is_taken = !holder.empty();
   if (is_taken && !has_kernel_lock_)
     throw Error(ExitCode::usage,
                 {.what = "another run uses this run folder now, on a file system without locks: " + holder,

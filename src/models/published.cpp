@@ -4,6 +4,7 @@
 #include <functional>
 
 #include "gputrain/core/error.hpp"
+#include "gputrain/core/json.hpp"
 #include "gputrain/models/class_names.hpp"
 #include "gputrain/nn/packing.hpp"
 #include "published/config_json.hpp"
@@ -73,24 +74,69 @@ std::optional<ImageSize> image_size_in(const nlohmann::json& config) {
   return std::nullopt;
 }
 
-TimmImages timm_images_in(const nlohmann::json& config) {
-  TimmImages images;
+namespace {
+
+std::optional<data::Normalization> normalization_of(const nlohmann::json& mean, const nlohmann::json& deviation) {
+  const auto is_list = [](const nlohmann::json& list) {
+    return list.is_array() && std::ranges::all_of(list, [](const nlohmann::json& one) { return one.is_number(); });
+  };
+  if (!is_list(mean) || !is_list(deviation)) return std::nullopt;
+  return data::Normalization{.mean = mean.get<std::vector<double>>(), .std = deviation.get<std::vector<double>>()};
+}
+
+}  // namespace
+
+PublishedImages timm_images_in(const nlohmann::json& config) {
+  PublishedImages images;
   if (!is_timm_config(config) || !config.contains("pretrained_cfg")) return images;
   const nlohmann::json& told = config["pretrained_cfg"];
   if (!told.is_object()) return images;
   const auto value = [&](const char* key) { return told.value(key, nlohmann::json()); };
-  const auto is_list = [](const nlohmann::json& list) {
-    return list.is_array() && std::ranges::all_of(list, [](const nlohmann::json& one) { return one.is_number(); });
-  };
   images.size = image_size_of(value("input_size"));
-  const nlohmann::json mean = value("mean"), deviation = value("std"), crop = value("crop_pct");
-  if (is_list(mean) && is_list(deviation))
-    images.normalization =
-        data::Normalization{.mean = mean.get<std::vector<double>>(), .std = deviation.get<std::vector<double>>()};
+  images.normalization = normalization_of(value("mean"), value("std"));
+  const nlohmann::json crop = value("crop_pct");
   if (crop.is_number() && crop > 0 && crop <= 1) images.crop_pct = crop.get<double>();
   if (const nlohmann::json mode = value("crop_mode"); mode.is_string()) images.crop_mode = mode.get<std::string>();
   if (const nlohmann::json filter = value("interpolation"); filter.is_string())
     images.interpolation = filter.get<std::string>();
+  return images;
+}
+
+namespace {
+
+/// Returns how a processor normalises values from 0 to 1; it may scale those from 0 to 255 in another way first.
+std::optional<data::Normalization> normalization_by(const nlohmann::json& processor) {
+  auto found =
+      normalization_of(processor.value("image_mean", nlohmann::json()), processor.value("image_std", nlohmann::json()));
+  if (!json_value(processor, "do_normalize", true)) found = data::Normalization{.mean = {0, 0, 0}, .std = {1, 1, 1}};
+  const bool is_scaled = json_value(processor, "do_rescale", true);
+  const double scale = is_scaled ? 255 * json_value(processor, "rescale_factor", 1.0 / 255) : 255;
+  if (!found || scale <= 0) return std::nullopt;
+  for (auto* values : {&found->mean, &found->std})
+    for (double& value : *values) value /= scale;
+  return found;
+}
+
+}  // namespace
+
+PublishedImages processor_images_in(const nlohmann::json& processor) {
+  PublishedImages images{.file = "preprocessor_config.json"};
+  if (!processor.is_object()) return images;
+  images.normalization = normalization_by(processor);
+  if (!json_value(processor, "do_resize", true)) return images;
+  const auto filter = json_value(processor, "resample", int64_t{0});  // Pillow's number
+  if (filter == 2 || filter == 3) images.interpolation = filter == 2 ? "bilinear" : "bicubic";
+  const auto side = [&](const char* key, const char* part) {  // older files have a number for both sides
+    const nlohmann::json size = processor.value(key, nlohmann::json());
+    return size.is_number() ? size.get<double>() : json_value(size, part, 0.0);
+  };
+  const double resized = side("size", "shortest_edge");
+  if (json_value(processor, "do_center_crop", false)) {
+    const double part = resized > 0 ? side("crop_size", "height") / resized : 0;
+    if (part > 0 && part <= 1) images.crop_pct = part;
+  } else if (resized == 0 && side("size", "height") > 0) {
+    images.crop_mode = "squash";
+  }
   return images;
 }
 

@@ -46,7 +46,9 @@ std::vector<PastAttempt> attempts_of(const std::vector<nlohmann::json>& ledger) 
     if (kind == "attempt") {
       attempts.push_back({.begin = json_value(line, "time", 0.0),
                           .seconds = json_value(line, kProcessSeconds, 0.0),
-                          .first_step = step});
+                          .first_step = step,
+                          .planned_steps = json_value(line, "planned_steps", int64_t{0}),
+                          .main_metric = json_value(line, "main_metric", "")});
       before = &line;
     }
     if (attempts.empty() || is_of_no_attempt(kind)) continue;

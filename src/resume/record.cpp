@@ -17,6 +17,7 @@
 #include "gputrain/device/out_of_memory.hpp"
 #include "gputrain/device/runtime.hpp"
 #include "gputrain/resume/attempt_history.hpp"
+#include "gputrain/resume/checkpointing.hpp"
 #include "gputrain/setup/versions.hpp"
 #include "gputrain/train/control_hook.hpp"
 
@@ -111,6 +112,9 @@ nlohmann::json attempt_record(const Job& job, const TrainingSetup& setup, const 
                         {"data", to_json(progress.usage)},
                         {"order", to_json(order_facts(job.spec(), setup))},
                         {chat::kLocalTime, chat::text_of(chat::local_time())}};
+  if (const std::string metric = watched_metric_of(job.spec(), setup.datasets); !metric.empty())
+    record["main_metric"] = metric;
+  if (!setup.plan.is_time_limited()) record["planned_steps"] = setup.plan.total_steps;
   if (identity.target_names != 0) record["target_names"] = fmt::format("{:016x}", identity.target_names);
   if (!identity.content.empty()) record["content"] = identity.content;
   if (setup.micro_batch.micro_batch > 0) record["micro_batch"] = setup.micro_batch.to_json();

@@ -112,9 +112,10 @@ void warn_of_other_images(const BuiltModel& built) {
                   theirs->height, theirs->width, built.images->height, built.images->width));
 }
 
-/// Warns if a folder of timm names another normalisation of images than that of this job.
+/// Warns if a file beside the weights names another normalisation of images than that of this job.
 void warn_of_other_normalization(const BuiltModel& built, const data::Dataset& train) {
-  const auto theirs = timm_images_beside(built.pretrained).normalization;
+  const models::PublishedImages told = published_images_beside(built.pretrained);
+  const auto& theirs = told.normalization;
   const auto ours = train.normalization();
   if (!theirs || !ours || theirs->mean.size() != ours->mean.size()) return;
   const auto differ = [](const std::vector<double>& a, const std::vector<double>& b) {
@@ -124,15 +125,15 @@ void warn_of_other_normalization(const BuiltModel& built, const data::Dataset& t
   if (!differ(theirs->mean, ours->mean) && !differ(theirs->std, ours->std)) return;
   log::warning(
       fmt::format("model.pretrained was trained on images that were normalised otherwise: data.image: {{mean: "
-                  "[{}], std: [{}]}} does as its config.json says",
-                  fmt::join(theirs->mean, ", "), fmt::join(theirs->std, ", ")));
+                  "[{}], std: [{}]}} does as its {} says",
+                  fmt::join(theirs->mean, ", "), fmt::join(theirs->std, ", "), told.file));
 }
 
-/// Warns if a folder of timm was evaluated on images that were fitted otherwise, in what the job does not set.
+/// Warns if images were fitted otherwise for the weights, by a file beside them, in what the job does not set.
 void warn_of_other_fit(const BuiltModel& built, const Job& job) {
   const data::ImageOptions& ours = job.spec().data.image;
   if (!built.images || ours.size.is_auto()) return;
-  const models::TimmImages theirs = timm_images_beside(built.pretrained);
+  const models::PublishedImages theirs = published_images_beside(built.pretrained);
   constexpr int64_t kAnySide = 1024;
   const data::Fit fit =
       data::ImageTransform(ours, data::Split::val, 0, 0).fit(0, {.augment = false}, kAnySide, kAnySide);
@@ -146,11 +147,16 @@ void warn_of_other_fit(const BuiltModel& built, const Job& job) {
   const bool is_known = theirs.interpolation == "bilinear" || theirs.interpolation == "bicubic";
   if (is_known && *theirs.interpolation != ours_is && is_open("interpolation"))
     keys.push_back("interpolation: " + *theirs.interpolation);
+  if (theirs.crop_mode != "center")
+    log::warning(
+        fmt::format("model.pretrained was evaluated on images that were fitted by {}, as its {} says: here "
+                    "they keep their shape, and the middle is cut out",
+                    theirs.crop_mode, theirs.file));
   if (keys.empty()) return;
   log::warning(fmt::format(
       "model.pretrained was evaluated on images that were fitted otherwise: data.image.eval: {{{}}} does as "
-      "its config.json says",
-      fmt::join(keys, ", ")));
+      "its {} says",
+      fmt::join(keys, ", "), theirs.file));
 }
 
 /// Checks that pretrained weights are good for this job.

@@ -174,7 +174,7 @@ TEST_F(ImageFolderTest, WarnsOnceOfImageOfAnotherSize) {
 
 TEST_F(ImageFolderTest, LeavesOutFoldersOfRuns) {
   for (const char* name : {"a/1.png", "b/2.png", "runs/older/job.resolved.yaml", "runs/older/samples/3.png",
-                           "runs/own/logs/attempt_1/rank_0000.log", "mirror/run/4.png", "b/older/job.resolved.yaml"})
+                           "runs/own/logs/start_1/rank_0000.log", "mirror/run/4.png", "b/older/job.resolved.yaml"})
     write(name, png_of({1, 2, 3}));
   const auto open_with = [this](const std::vector<std::string>& own_folders) {
     return open("{train: {path: " + folder_.string() + ", format: imagefolder}}", 0, own_folders);

@@ -245,7 +245,7 @@ TEST(Timm, SaysHowImagesAreReadForItsWeights) {
   const auto read = [](const json& cfg) {
     return timm_images_in({{"architecture", "vit_tiny"}, {"pretrained_cfg", cfg}});
   };
-  const TimmImages images = read(told);
+  const PublishedImages images = read(told);
   EXPECT_EQ(images.size, (ImageSize{24, 48}));
   ASSERT_TRUE(images.normalization);
   EXPECT_EQ(images.normalization->mean, (std::vector<double>{0.5, 0.25, 0.125}));
@@ -253,7 +253,7 @@ TEST(Timm, SaysHowImagesAreReadForItsWeights) {
   EXPECT_EQ(images.crop_pct, 0.875);
   EXPECT_EQ(images.crop_mode, "border");
   EXPECT_EQ(images.interpolation, "bicubic");
-  const auto is_empty = [](const TimmImages& one) {
+  const auto is_empty = [](const PublishedImages& one) {
     return !one.size && !one.normalization && !one.crop_pct && one.crop_mode == "center" && !one.interpolation;
   };
   EXPECT_TRUE(is_empty(read({{"input_size", "large"},
@@ -266,6 +266,42 @@ TEST(Timm, SaysHowImagesAreReadForItsWeights) {
   EXPECT_TRUE(is_empty(read(json::array())));
   EXPECT_TRUE(is_empty(timm_images_in({{"model_type", "vit"}, {"architecture", "vit"}, {"pretrained_cfg", told}})));
   EXPECT_TRUE(is_empty(timm_images_in(json())));
+}
+
+TEST(Processor, SaysHowTransformersReadsImages) {
+  using nlohmann::json;
+  const json told{{"do_normalize", true},
+                  {"image_mean", {0.5, 0.25, 0.125}},
+                  {"image_std", {0.5, 0.5, 0.5}},
+                  {"resample", 3},
+                  {"size", {{"shortest_edge", 256}}},
+                  {"do_center_crop", true},
+                  {"crop_size", {{"height", 224}, {"width", 224}}}};
+  const PublishedImages images = processor_images_in(told);
+  ASSERT_TRUE(images.normalization);
+  EXPECT_EQ(images.normalization->mean, (std::vector<double>{0.5, 0.25, 0.125}));
+  EXPECT_EQ(images.normalization->std, (std::vector<double>{0.5, 0.5, 0.5}));
+  EXPECT_EQ(images.interpolation, "bicubic");
+  EXPECT_EQ(images.crop_pct, 0.875);
+  EXPECT_EQ(images.crop_mode, "center");
+
+  json other = told;
+  other.update({{"do_normalize", false},
+                {"rescale_factor", 1 / 127.5},
+                {"resample", 2},
+                {"do_center_crop", false},
+                {"size", {{"height", 224}, {"width", 224}}}});
+  const PublishedImages squashed = processor_images_in(other);
+  EXPECT_NEAR(squashed.normalization->std[2], 0.5, 1e-12) << "values from 0 to 2";
+  EXPECT_EQ(squashed.normalization->mean[0], 0);
+  EXPECT_EQ(squashed.interpolation, "bilinear");
+  EXPECT_EQ(squashed.crop_pct, std::nullopt);
+  EXPECT_EQ(squashed.crop_mode, "squash");
+
+  const PublishedImages unread =
+      processor_images_in({{"image_mean", "red"}, {"size", json::array()}, {"resample", "x"}});
+  EXPECT_FALSE(unread.normalization || unread.crop_pct || unread.interpolation);
+  EXPECT_FALSE(processor_images_in(json()).normalization);
 }
 
 TEST(Vit, DropsPathsOfWholeSamplesInTraining) {

@@ -48,4 +48,7 @@ class RunLock {
 /// Returns whether a process of this host that lives, other than this one, has locked the folder.
 bool is_in_use(const std::filesystem::path& folder);
 
+/// Returns the host whose process has locked the folder last; empty: it is this one, or not known.
+std::string other_host_of(const std::filesystem::path& folder);
+
 }  // namespace gputrain::app

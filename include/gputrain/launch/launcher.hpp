@@ -28,7 +28,7 @@ struct LaunchRequest {
   std::optional<NodeContext> node;                    // if a scheduler runs this on each node; plan.hosts is this node
   std::function<std::vector<std::string>()> command;  // arguments of every rank: "run", "job.yaml", ...
   std::map<std::string, std::string> environment;     // of every rank, set before its libraries are loaded
-  std::filesystem::path run_folder;                   // gets logs/attempt_K/; empty: no logs are written
+  std::filesystem::path run_folder;                   // gets logs/start_K/; empty: no logs are written
   std::string device;                                 // of the job: auto, cpu, cuda
   std::string version;                                // hosts with another version are refused
   bool measures = false;                              // there is no run to go on with, and stdout is the result

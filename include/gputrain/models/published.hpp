@@ -34,16 +34,19 @@ struct ImageSize {
 /// Reads the size of the images of training from a config.json of timm or transformers. Empty: it does not say.
 std::optional<ImageSize> image_size_in(const nlohmann::json& config);
 
-/// How timm reads images for weights, as the pretrained_cfg of their config.json says. What it leaves open is empty.
-struct TimmImages {
+/// How others read images for weights, as a file beside them says. What it leaves open is empty.
+struct PublishedImages {
   std::optional<ImageSize> size;  // size of the first training
   std::optional<data::Normalization> normalization;
   std::optional<double> crop_pct;  // size of the input as a part of the side that it is cut from
   std::string crop_mode = "center";
   std::optional<std::string> interpolation;
+  std::string file = "config.json";
 };
-/// Reads them. All are empty for a config.json that is not of a timm folder.
-TimmImages timm_images_in(const nlohmann::json& config);
+/// Reads them in the pretrained_cfg of timm's config.json. All are empty for a config.json of others.
+PublishedImages timm_images_in(const nlohmann::json& config);
+/// Reads them in a preprocessor_config.json of transformers.
+PublishedImages processor_images_in(const nlohmann::json& processor);
 
 /// Tensor of a file. `images`: size of the images that the weights were trained on; empty: not known.
 struct FileTensor {

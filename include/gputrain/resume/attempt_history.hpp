@@ -13,10 +13,12 @@
 namespace gputrain::app {
 
 struct PastAttempt {
-  double begin = 0;        // time of its first line, in Unix time
-  double seconds = 0;      // time from the start of its process to its newest line
-  int64_t first_step = 0;  // step at which it began
-  int64_t last_step = 0;   // step of its end, or of its newest line that names a step
+  double begin = 0;           // time of its first line, in Unix time
+  double seconds = 0;         // time from the start of its process to its newest line
+  int64_t first_step = 0;     // step at which it began
+  int64_t last_step = 0;      // step of its end, or of its newest line that names a step
+  int64_t planned_steps = 0;  // 0: time ends it, or an older version has written it
+  std::string main_metric;    // "val/top1": says which checkpoint is the best; empty: not known
   std::optional<int> exit_code;
   std::string reason;  // empty: it was killed, or still runs
 };

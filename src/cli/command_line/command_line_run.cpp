@@ -84,7 +84,7 @@ void CommandLine::add_launch() {
   add("--hostfile", "hostfile", "the same from a file: `h1 slots=4` or `h1:4` per line");
   add("--nnodes", "nnodes", "number of hosts; MIN:MAX continues without lost hosts and takes them back");
   add("--nproc-per-node", "nproc_per_node", "ranks per host, if --hosts gives no number; auto: one per GPU");
-  add("--max-restarts", "max_restarts", "attempts after the first one (default: 3)");
+  add("--max-restarts", "max_restarts", "starts after the first one (default: 3)");
   verb->prefix_command();
   verb->footer(
       "Then the command of every rank:\n"

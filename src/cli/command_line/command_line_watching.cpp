@@ -18,17 +18,24 @@ void CommandLine::add_watching() {
       "A learning rate that was set stays set when the run is resumed.");
   verb->callback([this] { action = [this] { return app::library().ctl(ctl); }; });
 
-  auto* page = app.add_subcommand("top", "watch a run in the terminal");
+  auto* page = app.add_subcommand("top", "watch a run in the terminal, or list the runs of a folder");
   page->add_option("run", top.run,
-                   "the folder of a run, on the host of rank 0, or of a sweep; or HOST:PORT of its log.metrics_port")
+                   "the folder of a run, on the host of rank 0, of a sweep, or with runs in it; or HOST:PORT of its "
+                   "log.metrics_port")
       ->required();
   page->add_flag("--once", top.once, "print one page and end; so it is too where stdout is no terminal");
+  page->add_flag("--json", top.json, "print one JSON document with an object for each run of the folder");
   page->footer(
       "Ctrl-C ends it; the run goes on. A run or sweep that has ended is shown once.\n"
-      "Programs read `gputrain ctl RUN status --json`, one JSON document, while a run goes\n"
-      "on, then summary.json in its folder; of a sweep, sweep.json.");
+      "Of a folder with runs it shows a line for each: its state, when it gave the last\n"
+      "sign of life, its steps, the best of its main metric, time and cost of all its\n"
+      "attempts, and when it began. A run that is `lost` has neither ended nor does it go\n"
+      "on; one `on HOST` was started there, where `top` tells whether it goes on.\n"
+      "Programs read more in `gputrain ctl RUN status --json` while a run goes on, then in\n"
+      "summary.json in its folder; of a sweep, in sweep.json.");
   auto* runs = app.add_subcommand("compare", "compare runs: settings that differ, results, speed, curves");
-  runs->add_option("runs", compare.runs, "folders of runs, and of sweeps, whose trials they stand for")
+  runs->add_option("runs", compare.runs,
+                   "folders of runs, of sweeps, or with runs in them; these stand for their trials or runs")
       ->required()
       ->expected(1, -1);
   runs->add_option("--html", compare.html, "write a page with a chart for each metric");

@@ -25,6 +25,7 @@
 #include "gputrain/monitor/short_names.hpp"
 #include "gputrain/monitor/summary.hpp"
 #include "gputrain/tasks/task.hpp"
+#include "top_runs.hpp"
 #include "top_sweep.hpp"
 
 namespace gputrain::app {
@@ -65,20 +66,18 @@ ComparedRun read_run(const fs::path& path) {
   return run;
 }
 
-/// Returns the folders, with the trials of a sweep in its place.
+/// Returns the folders, with the trials of a sweep and the runs of a folder in its place.
 std::vector<fs::path> folders_of(const std::vector<std::string>& paths) {
   std::vector<fs::path> folders;
   for (const std::string& path : paths) {
     fs::path folder = fs::path(path).lexically_normal();
     if (!folder.has_filename()) folder = folder.parent_path();
-    if (!is_sweep(folder)) {
-      folders.push_back(std::move(folder));
-      continue;
-    }
-    const std::vector<fs::path> trials = trials_of(folder);
-    if (trials.empty())
+    std::vector<fs::path> runs = runs_in(folder);
+    std::erase_if(runs, [](const fs::path& run) { return !exists(RunFolder{run}.resolved()); });  // has no settings
+    if (runs.empty() && is_sweep(folder))
       throw Error(ExitCode::usage, {.what = "no trial of this sweep has begun", .where = folder.string()});
-    folders.insert(folders.end(), trials.begin(), trials.end());
+    if (runs.empty()) runs.push_back(std::move(folder));
+    folders.insert(folders.end(), runs.begin(), runs.end());
   }
   return folders;
 }

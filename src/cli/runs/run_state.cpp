@@ -1,7 +1,6 @@
 #include "run_state.hpp"
 
 #include <filesystem>
-#include <set>
 #include <utility>
 
 #include "gputrain/core/error.hpp"
@@ -25,21 +24,6 @@ net::Response answer_of(const std::string& run) {
   return net::ask(run.substr(0, colon), port, kState);
 }
 
-/// Throws Error(usage) that names runs in a folder which is none itself.
-[[noreturn]] void refuse_other_folder(const std::string& folder) {
-  constexpr size_t kMostShown = 8;
-  std::set<std::string> runs;
-  for (const auto& entry : std::filesystem::directory_iterator(folder))
-    if (exists(RunFolder{entry.path()}.resolved())) runs.insert(entry.path().filename().string());
-  std::string hint;
-  size_t shown = 0;
-  for (const std::string& run : runs)
-    if (shown++ < kMostShown) hint += (hint.empty() ? "there are " : ", ") + run;
-  if (runs.size() > kMostShown) hint += ", ...";
-  throw Error(ExitCode::usage,
-              {.what = "this is no run folder: it has no job.resolved.yaml", .where = folder, .hint = std::move(hint)});
-}
-
 }  // namespace
 
 nlohmann::json state_of_any(const std::string& run) {
@@ -48,7 +32,10 @@ nlohmann::json state_of_any(const std::string& run) {
   try {
     return state_of(run);
   } catch (const Error&) {
-    if (!exists(folder.resolved())) refuse_other_folder(run);
+    if (!exists(folder.resolved()))
+      throw Error(ExitCode::usage, {.what = "this is no run folder, and there is none in it: a run has a "
+                                            "job.resolved.yaml",
+                                    .where = run});
     const auto end = monitor::newest_end(folder.summary());
     monitor::Board board;
     board.begin({.run_id = end.value("run_id", ""), .name = folder.path.filename().string(), .folder = run});

@@ -1,7 +1,9 @@
-// Command `gputrain top`: shows a run in the terminal.
+// Command `gputrain top`: shows a run, a sweep or the runs of a folder in the terminal.
+#include <algorithm>
 #include <chrono>
 #include <csignal>
 #include <cstdio>
+#include <filesystem>
 #include <string>
 
 #include <sys/ioctl.h>
@@ -12,9 +14,12 @@
 #include "../commands.hpp"
 #include "gputrain/core/error.hpp"
 #include "gputrain/core/poll.hpp"
+#include "gputrain/inspect/ckpt_folder.hpp"
+#include "gputrain/job/run_folder.hpp"
 #include "gputrain/monitor/console.hpp"
 #include "run_state.hpp"
 #include "top_page.hpp"
+#include "top_runs.hpp"
 #include "top_sweep.hpp"
 
 namespace gputrain::app {
@@ -29,9 +34,17 @@ TopSize terminal_size() {
   return size;
 }
 
-/// Returns the page of a run or a sweep.
-SweepPage page_of(const std::string& folder, const TopSize& size) {
+/// Returns the folder of that path, as the paths of its runs begin.
+std::filesystem::path folder_at(const std::string& path) {
+  const std::filesystem::path folder = std::filesystem::path(path).lexically_normal();
+  return folder.has_filename() ? folder : folder.parent_path();
+}
+
+/// Returns the page of a run, a sweep or the runs of a folder.
+TopPage page_of(const std::string& folder, const TopSize& size) {
   if (is_sweep(folder)) return sweep_page(folder, size);
+  const bool is_run = exists(RunFolder{folder}.resolved());
+  if (!is_run && !runs_in(folder).empty()) return runs_page(folder_at(folder), size);
   const nlohmann::json state = state_of_any(folder);
   return {.lines = top_page(state, size), .goes_on = !state.contains("has_ended")};
 }
@@ -41,6 +54,17 @@ void print(const std::vector<std::string>& lines, const char* before, const char
   for (size_t i = 0; i < lines.size(); ++i) text += lines[i] + after + (i + 1 < lines.size() ? "\n" : "");
   std::fputs(text.c_str(), stdout);
   std::fflush(stdout);
+}
+
+void print_rows(const std::string& folder) {
+  nlohmann::ordered_json document;
+  document["runs"] = listed_runs(folder_at(folder));
+  if (document["runs"].empty()) {
+    throw Error(ExitCode::usage, {.what = "there is no run in this folder",
+                                  .where = folder,
+                                  .hint = "--json takes the folder of a run, of a sweep or of runs"});
+  }
+  print_json(document);
 }
 
 /// Waits a second. Returns whether a signal ended it.
@@ -55,7 +79,8 @@ bool is_ended(const SignalReader& signals) {
 }  // namespace
 
 int top_command(const TopCommand& command) try {
-  SweepPage page = page_of(command.run, terminal_size());
+  if (command.json) return print_rows(command.run), 0;
+  TopPage page = page_of(command.run, terminal_size());
   if (command.once || ::isatty(STDOUT_FILENO) == 0 || !page.goes_on) {
     print(page.lines, "", "");
     std::puts("");
@@ -66,6 +91,7 @@ int top_command(const TopCommand& command) try {
   std::string end;
   try {
     do {
+      page.lines.resize(std::min(page.lines.size(), terminal_size().rows));
       print(page.lines, "\x1b[H", "\x1b[K");
       std::fputs("\x1b[J", stdout);
       if (is_ended(signals)) break;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <sstream>
+#include <system_error>
 #include <utility>
 
 #include <fmt/format.h>
@@ -40,7 +41,10 @@ std::string step_of(const fs::path& run) {
 
 }  // namespace
 
-bool is_sweep(const fs::path& folder) { return exists(folder / kRecord) && !exists(RunFolder{folder}.resolved()); }
+bool is_sweep(const fs::path& folder) {
+  std::error_code unknown;
+  return exists(folder / kRecord, unknown) && !exists(RunFolder{folder}.resolved(), unknown);
+}
 
 std::vector<fs::path> trials_of(const fs::path& sweep) {
   std::vector<fs::path> runs;
@@ -51,7 +55,7 @@ std::vector<fs::path> trials_of(const fs::path& sweep) {
   return runs;
 }
 
-SweepPage sweep_page(const fs::path& sweep, const TopSize& size) try {
+TopPage sweep_page(const fs::path& sweep, const TopSize& size) try {
   const auto record = parse_json_file<nlohmann::ordered_json>(sweep / kRecord);
   const auto metric = record.at("metric").get<std::string>();
   auto trials = record.at("trials").get<std::vector<nlohmann::ordered_json>>();
@@ -60,7 +64,7 @@ SweepPage sweep_page(const fs::path& sweep, const TopSize& size) try {
     const auto& value = trial.at("value");
     return std::pair(value.is_null(), value.is_null() ? 0.0 : sign * value.template get<double>());
   });
-  SweepPage page;
+  TopPage page;
   TextTable table("rrll");
   table.add({"trial", metric, "state", "settings"});
   int64_t over = 0;

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <filesystem>
-#include <string>
 #include <vector>
 
 #include "top_page.hpp"
@@ -15,12 +14,7 @@ bool is_sweep(const std::filesystem::path& folder);
 /// Returns the folders of its trials that have begun.
 std::vector<std::filesystem::path> trials_of(const std::filesystem::path& sweep);
 
-struct SweepPage {
-  std::vector<std::string> lines;
-  bool goes_on = false;  // a trial is training
-};
-
 /// Returns a table of the trials, the best first, with the step of those that are training.
-SweepPage sweep_page(const std::filesystem::path& sweep, const TopSize& size);
+TopPage sweep_page(const std::filesystem::path& sweep, const TopSize& size);
 
 }  // namespace gputrain::app

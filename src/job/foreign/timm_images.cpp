@@ -61,7 +61,7 @@ std::optional<Reading> reading_of_weights(const std::string& weights) {
   const fs::path config = fs::path(hub::pretrained_path_or_name(weights)) / "config.json";
   std::error_code ignored;
   if (!fs::is_regular_file(config, ignored)) return std::nullopt;
-  const models::TimmImages told = models::timm_images_in(checkpoint::read_json_object(config));
+  const models::PublishedImages told = models::timm_images_in(checkpoint::read_json_object(config));
   if (!told.size || !told.normalization || !told.crop_pct || !told.interpolation) {
     throw Error(ExitCode::data, {.what = "not what timm says of its weights: input_size, mean, std, crop_pct and "
                                          "interpolation",

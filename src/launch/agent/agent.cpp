@@ -266,11 +266,11 @@ void Agent::keep_own(StartOrder& order) const {
   if (goes_on) order.command.insert(order.command.end(), go_on.begin(), go_on.end());
   order.environment = own_->environment;
   const auto& folder = own_->run_folder;
-  order.logs = folder.empty() ? folder : folder / "logs" / ("attempt_" + std::to_string(order.attempt));
+  order.logs = folder.empty() ? folder : folder / "logs" / ("start_" + std::to_string(order.attempt));
 }
 
 void Agent::start(StartOrder order) {
-  if (has_ranks()) throw Error(ExitCode::internal, {.what = "ranks of the previous attempt still run"});
+  if (has_ranks()) throw Error(ExitCode::internal, {.what = "ranks of the previous start still run"});
   if (own_ != nullptr) keep_own(order);
   ranks_.clear();
   kill_at_.reset();

@@ -72,7 +72,7 @@ std::vector<Host> named_hosts(const LaunchSpec& spec, const std::vector<std::str
 
 void AdmissionSpec::describe(config::Description<AdmissionSpec>& d) {
   using config::Change;
-  d.summary("measure each host before the first attempt, as `gputrain doctor --bench` does");
+  d.summary("measure each host before the first start, as `gputrain doctor --bench` does");
   d.key("min_percent", &AdmissionSpec::min_percent,
         "a host is too slow with less than this much of the best known of its kind, in any measurement")
       .range(1, 100)
@@ -106,7 +106,7 @@ void LaunchSpec::describe(config::Description<LaunchSpec>& d) {
   d.key("master_port", &LaunchSpec::master_port, "port on the first host where the ranks meet; 0: a free port")
       .range(0, 65535)
       .change(Change::safe);
-  d.key("max_restarts", &LaunchSpec::max_restarts, "attempts after the first one, from the newest good checkpoint")
+  d.key("max_restarts", &LaunchSpec::max_restarts, "starts after the first one, from the newest good checkpoint")
       .at_least(0)
       .change(Change::safe);
   d.key("grace", &LaunchSpec::grace, "how long ranks that were asked to stop may take to save before they are killed")

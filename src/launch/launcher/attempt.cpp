@@ -36,7 +36,7 @@ void Attempt::start(const Start& start) {
   }
   if (parts_.size() > 8) where += ", ...";
   terminal_.say(std::to_string(world_size_) + (world_size_ == 1 ? " rank" : " ranks") + " on " + where +
-                "  meeting at " + start.master.address + " port " + std::to_string(start.master.port) + "  attempt " +
+                "  meeting at " + start.master.address + " port " + std::to_string(start.master.port) + "  start " +
                 std::to_string(start.number) + (start.logs.empty() ? "" : "  output " + start.logs));
   const auto command = request_.command();
   int number = 0;
@@ -122,7 +122,7 @@ void Attempt::take_status(const HostLink& link, const json& message) {
   stopped_.try_emplace(rank, Clock::now());
   if (!is_ending_) {
     terminal_.say("rank " + std::to_string(rank) + " on " + link.name() + " was stopped by " +
-                  signal_text(message.at("signal").get<int>()) + "; the attempt ends unless it continues within " +
+                  signal_text(message.at("signal").get<int>()) + "; all ranks end unless it continues within " +
                   std::to_string(kLongestStop.count()) + " s");
   }
 }
@@ -244,10 +244,9 @@ Attempt::Result Attempt::result() const {
 
 ExitReport Attempt::report() const {
   const Cause* main = main_cause();
-  GPUTRAIN_ASSERT(main != nullptr, "an attempt that went well has no report");
+  GPUTRAIN_ASSERT(main != nullptr, "a start that went well has no report");
   ExitReport report{.cause = *main,
                     .others = {},
-                    .attempt = start_.number,
                     .seconds = std::chrono::duration<double>(Clock::now() - began_).count(),
                     .state = request_.state(),
                     .measures = request_.measures,

@@ -21,7 +21,7 @@ class Attempt {
     int port = 0;
   };
   struct Start {
-    int number = 1, restarts = 0;  // number: K of logs/attempt_K; restarts: by this launcher
+    int number = 1, restarts = 0;  // number: K of logs/start_K; restarts: by this launcher
     std::string logs;
     MasterEndpoint master;
   };

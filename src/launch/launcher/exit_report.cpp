@@ -129,8 +129,8 @@ std::string ExitReport::page() const {
   std::array<char, 32> time{};
   std::snprintf(time.data(), time.size(), "%.1f s", seconds);
   const int code = cause.exit_code();
-  std::string page = line("ended", "attempt " + std::to_string(attempt) + " after " + time.data() + "; exit " +
-                                       std::to_string(code) + (restarts.empty() ? "" : "; " + restarts));
+  std::string page = line("ended", "after " + std::string(time.data()) + "; exit " + std::to_string(code) +
+                                       (restarts.empty() ? "" : "; " + restarts));
   page += line("cause", cause.text());
   if (!cause.end.clue.empty()) page += line("", cause.end.clue);
   for (const auto& other : others) page += line("then", other);

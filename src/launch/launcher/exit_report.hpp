@@ -1,4 +1,4 @@
-// Why an attempt ended, and the page that explains it.
+// Why ranks ended, and the page that explains it.
 #pragma once
 
 #include <optional>
@@ -10,7 +10,7 @@
 
 namespace gputrain::launch {
 
-/// An event that ends an attempt early.
+/// An event that ends all ranks early.
 struct Cause {
   enum class Kind { rank_ended, rank_hangs, host_lost, not_started };
   /// The likelihood that it is the root cause. A rank that lost its peers says so by its exit code; a rank that had
@@ -30,15 +30,14 @@ struct Cause {
   bool allows_restart() const;
 };
 
-/// Returns the cause, if the end of this rank ends the attempt. Empty: it succeeded, did what it was told, or made way:
+/// Returns the cause, if the end of this rank ends the others. Empty: it succeeded, did what it was told, or made way:
 /// ranks that agreed to make way end with the code to start again and print no error.
 std::optional<Cause> cause_of(const RankEnd& end, const std::string& host);
 
 struct ExitReport {
   Cause cause;
   std::vector<std::string> others;  // other causes, one line each
-  int attempt = 1;
-  double seconds = 0;  // of the attempt
+  double seconds = 0;               // from the start of the ranks
   RunState state;
   bool measures = false;  // there is no run to go on with
   bool is_heard = false;  // the rank's error is already right above the page

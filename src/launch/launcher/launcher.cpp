@@ -318,7 +318,7 @@ bool Launcher::restart_after(Attempt& attempt) {
   terminal_.say((is_free
                      ? "start again "
                      : "restart " + std::to_string(restarts_) + " of " + std::to_string(request_.max_restarts) + " ") +
-                resume_text(report.state) + "; the ended attempt's output is in " + attempt.logs());
+                resume_text(report.state) + "; what the ranks have said is in " + attempt.logs());
   back_off();
   return stop_signal_ == 0;
 }

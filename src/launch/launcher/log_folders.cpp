@@ -16,12 +16,12 @@ LogFolders::LogFolders(const fs::path& run_folder)
   std::error_code absent;
   for (const auto& entry : fs::directory_iterator(folder_, absent)) {
     int number = 0;
-    if (std::sscanf(entry.path().filename().c_str(), "attempt_%9d", &number) == 1) number_ = std::max(number_, number);
+    if (std::sscanf(entry.path().filename().c_str(), "start_%9d", &number) == 1) number_ = std::max(number_, number);
   }
 }
 
 fs::path LogFolders::newest() const {
-  return folder_.empty() ? folder_ : folder_ / ("attempt_" + std::to_string(number_));
+  return folder_.empty() ? folder_ : folder_ / ("start_" + std::to_string(number_));
 }
 
 fs::path LogFolders::next() {

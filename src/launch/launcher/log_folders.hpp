@@ -1,4 +1,6 @@
-// Folders for the output of ranks: RUN/logs/attempt_K, one per attempt.
+// Folders for the output of ranks: RUN/logs/start_K, one each time that a launcher starts them. The attempts of the
+// run, which its ledger counts, have other numbers: some starts come to none, and a launcher does not know all runs
+// before.
 #pragma once
 
 #include <filesystem>
@@ -10,10 +12,10 @@ class LogFolders {
   /// Keeps the folders of earlier launches and continues their numbers. Without a run folder there are none.
   explicit LogFolders(const std::filesystem::path& run_folder);
 
-  /// Returns the folder of the next attempt, or an empty path; its first writer creates it.
+  /// Returns the folder of the next start, or an empty path; its first writer creates it.
   std::filesystem::path next();
-  int number() const noexcept { return number_; }  // of the newest attempt
-  /// Removes what ranks of the newest attempt left that printed nothing: empty logs, and the folders made for them.
+  int number() const noexcept { return number_; }  // of the newest start
+  /// Removes what ranks of the newest start left that printed nothing: empty logs, and the folders made for them.
   void remove_traces() const;
 
  private:

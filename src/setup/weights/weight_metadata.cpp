@@ -52,11 +52,13 @@ checkpoint::Metadata metadata_at(const fs::path& path) {
   return metadata.empty() && is_of_run ? checkpoint::WeightFiles(run.weights()).metadata() : metadata;
 }
 
+nlohmann::json json_beside(const fs::path& path, const char* name) {
+  return parse_json_file((fs::is_directory(path) ? path : path.parent_path()) / name);
+}
+
 }  // namespace
 
-nlohmann::json config_beside(const fs::path& path) {
-  return parse_json_file((fs::is_directory(path) ? path : path.parent_path()) / "config.json");
-}
+nlohmann::json config_beside(const fs::path& path) { return json_beside(path, "config.json"); }
 
 checkpoint::Metadata metadata_of(const data::Dataset& learned) {
   checkpoint::Metadata metadata;
@@ -79,7 +81,10 @@ std::optional<models::ImageSize> images_of(const fs::path& path) {
   return models::image_size_in(config_beside(path));
 }
 
-models::TimmImages timm_images_beside(const fs::path& path) { return models::timm_images_in(config_beside(path)); }
+models::PublishedImages published_images_beside(const fs::path& path) {
+  const models::PublishedImages told = models::timm_images_in(config_beside(path));
+  return told.normalization ? told : models::processor_images_in(json_beside(path, "preprocessor_config.json"));
+}
 
 Targets targets_of(const fs::path& path) {
   const auto metadata = metadata_at(path);

@@ -1,4 +1,4 @@
-// What weights say of the data that they were trained on: in their metadata, and in a config.json beside them.
+// What weights say of the data that they were trained on: in their metadata, and in files beside them.
 #pragma once
 
 #include <filesystem>
@@ -16,7 +16,7 @@ checkpoint::Metadata metadata_of(const data::Dataset& learned);
 
 /// Returns the config.json beside weights; null: there is none that can be read.
 nlohmann::json config_beside(const std::filesystem::path& path);
-/// Returns how timm reads images for these weights.
-models::TimmImages timm_images_beside(const std::filesystem::path& path);
+/// Returns how images are read for these weights by timm, or else by transformers' preprocessor_config.json.
+models::PublishedImages published_images_beside(const std::filesystem::path& path);
 
 }  // namespace gputrain::app

@@ -1,4 +1,4 @@
-// `launch.admission`: hosts are measured before the first attempt.
+// `launch.admission`: hosts are measured before the first start.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>

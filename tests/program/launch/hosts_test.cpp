@@ -171,7 +171,7 @@ TEST_F(MultiHostLaunch, EndsBitEqualAfterARestart) {
   launch("h1,h2", {}, settings);
   ASSERT_TRUE(program_->prints("step    50/"));
   kill(hosts_->agent(2), SIGKILL);
-  ASSERT_TRUE(program_->prints("attempt 2  "));
+  ASSERT_TRUE(program_->prints("start 2  "));
   ASSERT_EQ(program_->wait().exit_code, 0);
   const std::string disturbed = run_;
   run_ = folder_ / "calm";

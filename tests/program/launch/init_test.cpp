@@ -142,7 +142,7 @@ TEST(LoneInitProcess, ReapsRanksOfDeadAgent) {
   FirstProcess first("launch", false);
   ASSERT_TRUE(first.program().prints("step    5/"));
   kill(first.family().agent(), SIGKILL);
-  ASSERT_TRUE(first.program().prints("attempt 2  "));
+  ASSERT_TRUE(first.program().prints("start 2  "));
   EXPECT_TRUE(first.collects_all_within(10)) << first.zombies();
 }
 

@@ -149,12 +149,12 @@ TEST(LaunchRestart, EndsBitEqualToUndisturbedRun) {
   Launched launched(folder, {}, settings);
   ASSERT_TRUE(launched.program().prints("step    50/"));
   kill(launched.family().rank(1), SIGKILL);
-  ASSERT_TRUE(launched.program().prints("attempt 2  "));
+  ASSERT_TRUE(launched.program().prints("start 2  "));
   ASSERT_TRUE(launched.program().prints("step    120/"));
   kill(launched.family().rank(0), SIGKILL);
   const Result result = launched.program().wait();
   ASSERT_EQ(result.exit_code, 0) << result.out << result.err;
-  EXPECT_THAT(result.out, AllOf(HasSubstr("restart 2 of 3 from step"), HasSubstr("attempt 3")));
+  EXPECT_THAT(result.out, AllOf(HasSubstr("restart 2 of 3 from step"), HasSubstr("start 3  ")));
   Launched calm(calm_folder, {}, settings);
   ASSERT_EQ(calm.program().wait().exit_code, 0);
   EXPECT_EQ(timeless_metrics(launched.run() + "/metrics.jsonl"), timeless_metrics(calm.run() + "/metrics.jsonl"));
@@ -176,7 +176,7 @@ TEST(LaunchRestart, RunsTheReplacedProgram) {
   fs::copy_file(built, folder / "bin/new");
   fs::rename(folder / "bin/new", own);
   kill(family.rank(0), SIGKILL);
-  ASSERT_TRUE(program.prints("attempt 2  "));
+  ASSERT_TRUE(program.prints("start 2  "));
   program.forget_output();
   EXPECT_TRUE(program.prints("step    3/"));
   program.signal(SIGTERM);
@@ -186,7 +186,7 @@ TEST(LaunchRestart, RunsTheReplacedProgram) {
 TEST(LaunchRestart, StopsWhenNoRestartIsLeft) {
   const TemporaryFolder folder;
   Launched launched(folder, {"--max-restarts", "1"}, kEndless);
-  for (const std::string before : {"attempt 1  ", "restart 1 of 1 from step"}) {
+  for (const std::string before : {"start 1  ", "restart 1 of 1 from step"}) {
     ASSERT_TRUE(launched.program().prints(before));
     launched.program().forget_output();
     ASSERT_TRUE(launched.program().prints("gnorm"));
@@ -201,7 +201,7 @@ TEST(LaunchRestart, ContinuesWhenLogsCannotBeWritten) {
   const TemporaryFolder folder;
   Launched launched(folder, {"--max-restarts", "1"}, kEndless);
   ASSERT_TRUE(launched.program().prints("step    3/"));
-  const std::string of_launcher = launched.run() + "/logs/attempt_2/rank_0001.log",
+  const std::string of_launcher = launched.run() + "/logs/start_2/rank_0001.log",
                     own = launched.run() + "/logs/rank_0001.log";
   fs::remove(own);
   for (const auto& log : {of_launcher, own}) fs::create_directories(log);
@@ -274,7 +274,7 @@ TEST(LaunchRestart, PrefersNewerSaveOverResumePath) {
   Launched second(folder, {}, settings + Words{"checkpoint.resume=" + chosen});
   ASSERT_TRUE(second.program().prints("step    50/")) << second.program().wait(5).err;
   kill(second.family().rank(1), SIGKILL);
-  ASSERT_TRUE(second.program().prints("attempt 2  "));
+  ASSERT_TRUE(second.program().prints("start 2  "));
   EXPECT_TRUE(second.program().prints(" from " + second.run() + "/ckpt/step-"));
   stop_at("gnorm", second);
 }

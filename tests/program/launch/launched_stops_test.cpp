@@ -67,7 +67,7 @@ TEST(LauncherStop, EndsRunAtMaxDuration) {
   EXPECT_EQ(result.exit_code, 138) << result.err;
   EXPECT_THAT(result.out, AllOf(HasSubstr("limits.max_duration reached, saved"),
                                 HasSubstr("the same command without checkpoint.resume goes on from step"),
-                                HasSubstr("the ranks have made way; exit 138"), Not(HasSubstr("attempt 2"))));
+                                HasSubstr("the ranks have made way; exit 138"), Not(HasSubstr("start 2  "))));
   EXPECT_THAT(result.err, Not(HasSubstr("cause")));
 }
 

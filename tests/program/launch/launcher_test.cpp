@@ -47,17 +47,21 @@ TEST(Launch, FilesOutputOfEachRank) {
   const TemporaryFolder folder;
   Launched two(folder, {}, {"checkpoint.keep_last=1", "train.max_steps=3"});
   ASSERT_EQ(two.program().wait().exit_code, 0);
-  EXPECT_THAT(read_file(two.run() + "/logs/attempt_1/rank_0000.log"), HasSubstr("done    3/3"));
-  EXPECT_TRUE(fs::exists(two.run() + "/logs/attempt_1/rank_0001.log"));
+  EXPECT_THAT(read_file(two.run() + "/logs/start_1/rank_0000.log"), HasSubstr("done    3/3"));
+  EXPECT_TRUE(fs::exists(two.run() + "/logs/start_1/rank_0001.log"));
 }
 
-TEST(Launch, NumbersAttemptsByRunFolder) {
+TEST(Launch, CountsItsStartsAndTheRunItsAttempts) {
   const TemporaryFolder folder;
-  for (const std::string number : {"1", "2"}) {
+  const std::string job = write_gpt_job(folder, "log: {interval: 1}\n");
+  ASSERT_EQ(gputrain({"run", job, "--output-dir", folder / "run", "--set", "train.max_steps=3"}).exit_code, 0);
+  for (const int start : {1, 2}) {
+    const std::string number = std::to_string(start), attempt = std::to_string(start + 1);
     Launched two(folder, {}, {"train.max_steps=3"});
     const Result result = two.program().wait();
     ASSERT_EQ(result.exit_code, 0) << result.err;
-    EXPECT_THAT(result.out, HasSubstr("  attempt " + number + "  output " + two.run() + "/logs/attempt_" + number));
+    EXPECT_THAT(result.out, AllOf(HasSubstr("  start " + number + "  output " + two.run() + "/logs/start_" + number),
+                                  HasSubstr("  attempt " + attempt)));
   }
 }
 
@@ -236,7 +240,7 @@ TEST(Launch, LeavesNoForeignFilesOpenInRanks) {
   const pid_t launcher = two.program().id(), agent = two.family().agent(), rank = two.family().rank(1);
   const Words others{open_as(launcher, 1), open_as(launcher, 2),
                      open_as(agent, 0),    open_as(agent, 1),
-                     open_as(agent, 2),    fs::canonical(two.run()) / "logs/attempt_1/rank_0000.log"};
+                     open_as(agent, 2),    fs::canonical(two.run()) / "logs/start_1/rank_0000.log"};
   for (const auto& entry : fs::directory_iterator("/proc/" + std::to_string(rank) + "/fd")) {
     std::error_code closed;  // may close meanwhile
     EXPECT_THAT(others, Not(Contains(fs::read_symlink(entry, closed).string())));
@@ -328,7 +332,7 @@ TEST(Launch, KeepsEarlierRunWhenJobIsWrong) {
     EXPECT_EQ(result.exit_code, 2);
     EXPECT_EQ(read_file(run + "/metrics.jsonl"), curve);
     EXPECT_FALSE(fs::exists(run + ".1"));
-    EXPECT_FALSE(fs::exists(run + "/logs/attempt_1"));
+    EXPECT_FALSE(fs::exists(run + "/logs/start_1"));
   }
 }
 

@@ -145,12 +145,12 @@ TEST_F(NodeLaunch, RestartsTogetherWhenARankDies) {
   start_both({"train.max_steps=200", "checkpoint.interval=20", "eval.interval=null"});
   ASSERT_TRUE(node_[0]->prints("step    50/"));
   kill(family_.rank(3), SIGKILL);
-  ASSERT_TRUE(node_[0]->prints("attempt 2  "));
+  ASSERT_TRUE(node_[0]->prints("start 2  "));
   const Result first = node_[0]->wait(), second = node_[1]->wait();
   EXPECT_EQ(first.exit_code, 0) << first.err;
   EXPECT_EQ(second.exit_code, 0) << second.err;
   EXPECT_THAT(first.out, HasSubstr("rank 3 on node 1"));
-  EXPECT_TRUE(std::filesystem::exists(run_ + "/logs/attempt_2/rank_0003.log"));
+  EXPECT_TRUE(std::filesystem::exists(run_ + "/logs/start_2/rank_0003.log"));
   EXPECT_EQ(gputrain({"data", "audit", run_}).exit_code, 0);
 }
 

@@ -5,6 +5,8 @@
 #include <chrono>
 #include <csignal>
 #include <fstream>
+#include <map>
+#include <sstream>
 #include <string>
 #include <thread>
 #include <vector>
@@ -23,6 +25,7 @@ using ::testing::AllOf;
 using ::testing::Contains;
 using ::testing::HasSubstr;
 using ::testing::Not;
+using ::testing::Pair;
 using Json = nlohmann::json;
 
 Json state_of(const std::string& run) {
@@ -112,9 +115,7 @@ TEST_F(LiveRun, IsShownInTheTerminal) {
   EXPECT_EQ(status["state"], "training");
   EXPECT_GE(status["values"]["steps_total"], 1);
   EXPECT_THAT(gputrain({"top", folder_ / "nowhere"}).err, HasSubstr("no HOST:PORT"));
-  const std::filesystem::path run(run_);
-  EXPECT_THAT(gputrain({"top", run.parent_path().string()}).err,
-              AllOf(HasSubstr("this is no run folder"), HasSubstr("there are " + run.filename().string())));
+  EXPECT_THAT(gputrain({"top", run_ + "/ckpt"}).err, HasSubstr("this is no run folder, and there is none in it"));
   program.signal(SIGTERM);
   ASSERT_EQ(program.wait().exit_code, 143);
   const Result ended = gputrain({"top", run_});  // by its files
@@ -122,6 +123,54 @@ TEST_F(LiveRun, IsShownInTheTerminal) {
   const std::string step = std::to_string(summary(run_)["step"].get<int64_t>());
   EXPECT_THAT(ended.out, AllOf(HasSubstr("job-"), HasSubstr("stopped"), HasSubstr("step " + step + "  epoch"),
                                HasSubstr("loss ")));
+}
+
+TEST_F(LiveRun, IsListedWithTheOthersOfItsFolder) {
+  const std::string runs = folder_ / "runs";
+  const std::string job = write_gpt_job(folder_,
+                                        "log: {interval: 1}\neval: {interval: 10}\nlimits: {price_per_hour: 3600}\n"
+                                        "expect: {train/loss: [0, 1e-9]}\n");
+  const auto words = [&](const std::string& name, const std::string& more) {
+    return std::vector<std::string>{gputrain_path(), "run", job, "--output-dir", runs + "/" + name, more};
+  };
+  const std::string long_one = "--set=train.max_steps=1000000";
+  EXPECT_EQ(Program(words("good", "--set=seed=1")).wait().exit_code, 0);
+  EXPECT_EQ(Program(words("refused", "--verify")).wait().exit_code, 4);
+  Program lost(words("lost", long_one));
+  ASSERT_TRUE(lost.prints("step    3"));
+  lost.signal(SIGKILL);
+  lost.wait();
+  std::filesystem::copy(runs + "/lost", runs + "/moved", std::filesystem::copy_options::recursive);
+  folder_.write("runs/moved/lock", "process 1 on host node7 since 2026-03-01T12:00:00Z\n1 1 of-another-start\n");
+  folder_.write("runs/no_run/notes.txt", "");
+  Program paused(words("paused", long_one));
+  ASSERT_TRUE(paused.prints("step    1"));
+  ASSERT_EQ(order(runs + "/paused", {"pause"}).exit_code, 0);
+  ASSERT_TRUE(reaches(runs + "/paused", "paused", 1));
+
+  const Json listed = Json::parse(gputrain({"top", runs + "/", "--json"}).out)["runs"];
+  std::map<std::string, Json> by_name;
+  for (const Json& one : listed) by_name[std::filesystem::path(one["run"].get<std::string>()).filename()] = one;
+  EXPECT_EQ(listed[0]["run"], runs + "/paused") << "what goes on comes first";
+  std::map<std::string, std::string> states;
+  for (const auto& [name, one] : by_name) states[name] = one["state"];
+  EXPECT_THAT(states, ::testing::ElementsAre(Pair("good", "done"), Pair("lost", "lost"), Pair("moved", "elsewhere"),
+                                             Pair("paused", "paused"), Pair("refused", "failed")));
+  const Json good = by_name["good"];
+  EXPECT_EQ(good["step"], 20);
+  EXPECT_EQ(good["planned_steps"], 20);
+  EXPECT_EQ(good["best"]["metric"], "val/loss");
+  EXPECT_EQ(good["best"]["value"], summary(runs + "/good")["best"]["val/loss"]["value"]);
+  EXPECT_DOUBLE_EQ(good["cost"], good["total_seconds"]) << "at 3600 per hour";
+  EXPECT_GE(by_name["lost"]["step"], 1);
+  EXPECT_GE(by_name["lost"]["last_sign"], by_name["lost"]["began"]);
+
+  const Result page = gputrain({"top", runs});
+  EXPECT_THAT(page.out, AllOf(HasSubstr("5 runs  1 done  1 elsewhere  1 failed  1 lost  1 paused"), HasSubstr("20/20"),
+                              HasSubstr("failed exit 4"), HasSubstr("on node7"), Not(HasSubstr("no_run"))));
+  std::istringstream lines(page.out);
+  for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 80U) << line;
+  EXPECT_EQ(Json::parse(gputrain({"compare", runs, "--json"}).out)["runs"].size(), 5U);
 }
 
 /// Returns the data of a page.
@@ -293,6 +342,31 @@ TEST_F(LiveRun, TrainsNothingOnceItHasCostTooMuch) {
             .wait();
     EXPECT_EQ(more.exit_code, 0) << most << more.err;
   }
+}
+
+TEST_F(LiveRun, AddsUpTheTimeAndTheCostOfItsAttempts) {
+  const std::vector<std::string> price{"--set", "limits.price_per_hour=3600"};  // it costs its seconds
+  Program program(endless(folder_, price));
+  ASSERT_TRUE(program.prints("step    3"));
+  program.signal(SIGTERM);
+  ASSERT_EQ(program.wait().exit_code, 143);
+  const Json first = summary(run_), end = lines_of(run_ + "/ledger.jsonl").back();
+  EXPECT_EQ(first["total_seconds"], first["wall_seconds"]);
+  const std::string more = "train.max_steps=" + std::to_string(first["step"].get<int64_t>() + 3);
+  const Result again =
+      Program(endless(folder_, {"--set", "limits.price_per_hour=3600", "--set", more, "--accept"})).wait();
+  ASSERT_EQ(again.exit_code, 0) << again.err;
+  const Json second = summary(run_);
+  const double total = second["total_seconds"];
+  EXPECT_EQ(second["attempts"], 2);
+  EXPECT_NEAR(total - second["wall_seconds"].get<double>(), end["process_seconds"], 1e-6);
+  EXPECT_NEAR(second["cost"], total, 0.5);
+  const Json compared = Json::parse(gputrain({"compare", run_, run_, "--json"}).out)["results"];
+  for (const char* name : {"total_seconds", "cost"})
+    EXPECT_NEAR(std::stod(compared[name][0].get<std::string>()), second[name], 1e-2 * total) << name;
+  const Json listed = Json::parse(gputrain({"top", run_, "--json"}).out)["runs"][0];
+  EXPECT_EQ(listed["attempts"], 2);
+  EXPECT_GE(listed["total_seconds"], total) << "to the last line of the ledger";
 }
 
 TEST_F(LiveRun, GoesOnWithoutAWebhookAndKeepsItSecret) {

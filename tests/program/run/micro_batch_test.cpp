@@ -21,6 +21,7 @@
 namespace gputrain::testing_support {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
@@ -97,6 +98,17 @@ TEST_F(AutoMicroBatch, IsFoundOnceAndKeptOnResume) {
   settings.push_back("train.activation_checkpointing=block");  // needs another search
   copy_without_the_end(folder_ / "whole", folder_ / "other");
   EXPECT_THAT(train(text_job(), folder_ / "other", settings).out, HasSubstr("(auto: fastest that fits)"));
+}
+
+TEST_F(AutoMicroBatch, TriesNoneThatIsLargerThanAnEpochNeeds) {
+  const std::string job = folder_.write("few.yaml",
+                                        "schema: 1\ndevice: cpu\nmodel: {type: mlp}\n"
+                                        "data: {train: {format: synthetic, samples: 6}, image: {size: 8}}\n"
+                                        "train: {max_steps: 2, global_batch_size: 64, micro_batch_size: auto}\n");
+  const Result few = train(job, folder_ / "few", {});
+  EXPECT_THAT(few.out, AllOf(HasSubstr("  8: "), Not(HasSubstr("  16: ")))) << "8 takes all 6 samples";
+  const Result many = train(job, folder_ / "many", {"data.train.samples=64"});
+  EXPECT_THAT(many.out, HasSubstr("  16: "));
 }
 
 TEST_F(AutoMicroBatch, IsTheSameOnAllRanks) {

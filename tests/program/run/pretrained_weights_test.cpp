@@ -217,6 +217,34 @@ TEST(PretrainedWeights, OfTimmsFoldersAreRead) {
               Not(HasSubstr("fitted otherwise")));
 }
 
+TEST(PretrainedWeights, AreComparedWithAPreprocessorBesideThem) {
+  const TemporaryFolder folder;
+  const std::string job =
+      folder.write("job.yaml",
+                   "schema: 1\ndevice: cpu\nmodel: {type: vit, config: {patch_size: 8, n_layer: 1, n_head: 2, n_embd: "
+                   "16}}\ndata: {train: {format: synthetic, samples: 8, num_classes: 2}, image: {size: 16, mean: [0.5, "
+                   "0.5, 0.5], std: [0.5, 0.5, 0.5]}}\ntrain: {max_steps: 1, global_batch_size: 4}\n");
+  ASSERT_EQ(gputrain({"run", job, "--output-dir", folder / "base"}).exit_code, 0);
+  fs::create_directories(folder / "hub");
+  fs::copy(folder / "base/model.safetensors", folder / "hub/model.safetensors");
+  const auto warnings_beside = [&](const std::string& processor) {
+    folder.write("hub/preprocessor_config.json", processor);
+    const std::string weights = "model.pretrained=" + folder / "hub/model.safetensors";
+    const Result result = gputrain({"run", job, "--output-dir", folder / "next", "--new", "--set", weights});
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    return result.err;
+  };
+  EXPECT_THAT(warnings_beside(R"({"image_mean": [0.1, 0.2, 0.3], "image_std": [0.4, 0.4, 0.4], "resample": 3,
+                                  "size": {"height": 16, "width": 16}})"),
+              AllOf(HasSubstr("std: [0.4, 0.4, 0.4]} does as its preprocessor_config.json says"),
+                    HasSubstr("{interpolation: bicubic} does as its preprocessor_config.json says"),
+                    HasSubstr("fitted by squash")));
+  EXPECT_THAT(warnings_beside(R"({"image_mean": [0.5, 0.5, 0.5], "image_std": [0.5, 0.5, 0.5], "resample": 2,
+                                  "size": {"shortest_edge": 16}, "do_center_crop": true,
+                                  "crop_size": {"height": 16, "width": 16}})"),
+              Not(HasSubstr("preprocessor_config.json")));
+}
+
 TEST(PretrainedWeights, OfATimmFolderGiveTheSizesAndTheNames) {
   const TemporaryFolder folder;
   const auto job_of = [&](const std::string& name, const std::string& model) {

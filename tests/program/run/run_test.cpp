@@ -335,7 +335,7 @@ TEST(Run, Exits3OnBadSampleInNonUtf8Folder) {
 TEST(Run, LeavesOutItsOwnFoldersAmongClasses) {
   const TemporaryFolder folder;
   for (const char* name : {"a/1.png", "b/1.png"}) folder.write(name, datasets::png_of({0, 0, 255}));
-  folder.write("runs/new/logs/attempt_1/rank_0000.log", "a launcher writes this before the run begins");
+  folder.write("runs/new/logs/start_1/rank_0000.log", "a launcher writes this before the run begins");
   folder.write("mirror/notes.txt", "of a checkpoint's copy");
   const std::string job = folder.write(
       "job.yaml", "device: cpu\nmodel: {type: mlp, config: {hidden: [8]}}\ndata: {train: {path: " +

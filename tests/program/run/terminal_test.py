@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 import termios
+import threading
 import time
 import unittest
 from pathlib import Path
@@ -260,6 +261,22 @@ class Terminal(unittest.TestCase):
             run.kill()
             run.stdout.close()
             run.wait()
+
+    def test_stays_with_a_sweep_between_two_trials(self):
+        sweep = self.folder / "swept"
+        sweep.mkdir()
+        trials = [{"trial": number, "state": state, "settings": {"optimizer.lr": str(number)}, "value": value}
+                  for number, state, value in ((1, "done", 50.0), (2, "waiting", None))]
+        (sweep / "sweep.json").write_text(json.dumps({"metric": "val/top1", "trials": trials}))
+        holder = subprocess.Popen(["sleep", "3"])  # stands for the sweep, which has locked its folder
+        threading.Thread(target=holder.wait).start()
+        started = Path(f"/proc/{holder.pid}/stat").read_text().rsplit(")", 1)[1].split()[19]
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        (sweep / "lock").write_text(f"process {holder.pid} on host x since now\n{holder.pid} {started} {boot}\n")
+        shown = at_terminal(["top", "swept"], self.folder, 80)
+        self.assertEqual(shown.code, 0, shown.raw)
+        self.assertIsNotNone(holder.poll(), "top has ended, but the sweep goes on: " + shown.raw)
+        self.assertIn("1 of 2 trials over", shown.raw)
 
 
 if __name__ == "__main__":
