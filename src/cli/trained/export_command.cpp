@@ -1,10 +1,12 @@
 // Command `gputrain export`: writes a trained model for other programs.
 #include <filesystem>
+#include <nlohmann/json.hpp>
 #include <optional>
 
 #include <fmt/format.h>
 
 #include "../commands.hpp"
+#include "export_scheduler_file.hpp"
 #include "gputrain/checkpoint/weight_files.hpp"
 #include "gputrain/core/activity.hpp"
 #include "gputrain/core/error.hpp"
@@ -236,6 +238,7 @@ class Written {
 }  // namespace
 
 int export_model_command(const ExportRequest& request) {
+  if (is_for_scheduler(request)) return export_scheduler_file(request);
   if (request.format.empty())
     throw Error(ExitCode::usage,
                 {.what = "the format is not given", .where = "--format", .hint = formats_of(find_with(request, {}))});
