@@ -23,6 +23,24 @@ namespace {
 class HelpLines : public CLI::Formatter {
  public:
   std::string make_option_desc(const CLI::Option* option) const override { return broken(option->get_description()); }
+  /// Breaks long lists of choices after commas.
+  std::string make_option_opts(const CLI::Option* option) const override {
+    constexpr size_t kIndent = 6;
+    const std::string words = Formatter::make_option_opts(option);
+    std::string text;
+    size_t column = 2 + make_option_name(option, option->get_positional()).size();
+    for (size_t begin = 0; begin < words.size();) {
+      const size_t length = std::min(words.find(',', begin), words.size() - 1) + 1 - begin;
+      if (column + length > 80) {
+        text += '\n' + std::string(kIndent, ' ');
+        column = kIndent;
+      }
+      text.append(words, begin, length);
+      column += length;
+      begin += length;
+    }
+    return text;
+  }
   std::string make_subcommand(const CLI::App* verb) const override {
     std::ostringstream out;
     CLI::detail::format_help(out, verb->get_display_name(true), broken(verb->get_description()), get_column_width());

@@ -34,12 +34,7 @@ constexpr const char* kGpus = R"(deploy:
       devices: [{driver: nvidia, count: @COUNT@, capabilities: [gpu]}]
 )";
 
-/// Returns a scalar in which Compose replaces no variables.
-std::string compose_text(const std::string& text) {
-  std::string out;
-  for (const char c : text) out += c == '$' ? std::string("$$") : std::string(1, c);
-  return yaml_text(out);
-}
+std::string compose_text(const std::string& text) { return yaml_text(with_double_dollars(text)); }
 
 class ComposeFile final : public SchedulerFile {
  public:

@@ -8,7 +8,7 @@ namespace gputrain::app {
 namespace {
 
 constexpr const char* kDstackTask = R"(# Task of dstack: dstack apply -f THIS_FILE
-# Fill in: the kind of GPU, if it matters (gpu: {name: H100, count: 8}); spot_policy: auto, if machines may be taken away.
+# Fill in: the kind of GPU, if it matters (gpu: {name: H100, count: 8}); spot_policy: auto for machines that may go.
 @NOTES@
 type: task
 name: @LABEL@

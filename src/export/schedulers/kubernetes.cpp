@@ -96,13 +96,9 @@ std::string annotations(const JobFacts& facts) {
 
 }  // namespace
 
-std::vector<std::string> container_command(const std::vector<std::string>& words) {
-  std::vector<std::string> escaped;
-  for (std::string word : words) {
-    for (size_t at = 0; (at = word.find("$(", at)) != std::string::npos; at += 3) word.insert(at, "$");
-    escaped.push_back(std::move(word));
-  }
-  return escaped;
+std::vector<std::string> container_command(std::vector<std::string> words) {
+  for (std::string& word : words) word = with_double_dollars(word);
+  return words;
 }
 
 std::string pod_failure_policy(const std::string& container) { return filled(kPolicy, {{"CONTAINER", container}}); }

@@ -25,6 +25,6 @@ std::string pod_volumes(const JobFacts& facts);
 std::string volume_mounts(const JobFacts& facts);
 
 /// Returns words of a container's command, in which Kubernetes would read $(NAME) as a variable.
-std::vector<std::string> container_command(const std::vector<std::string>& words);
+std::vector<std::string> container_command(std::vector<std::string> words);
 
 }  // namespace gputrain::app

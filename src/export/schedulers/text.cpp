@@ -69,6 +69,12 @@ std::string yaml_list(const std::vector<std::string>& words) {
   return "[" + list + "]";
 }
 
+std::string with_double_dollars(const std::string& text) {
+  std::string doubled;
+  for (const char c : text) doubled += c == '$' ? std::string("$$") : std::string(1, c);
+  return doubled;
+}
+
 std::string shell_words(const std::vector<std::string>& words) {
   constexpr std::string_view kPlain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./:,=+%";
   std::string line;

@@ -21,6 +21,9 @@ std::string yaml_text(const std::string& text);
 /// Returns a list of YAML on one line.
 std::string yaml_list(const std::vector<std::string>& words);
 
+/// Doubles each '$' for readers that take $$ for it, and else look for the names of variables behind it.
+std::string with_double_dollars(const std::string& text);
+
 /// Returns words of a POSIX shell, in single quotes where needed.
 std::string shell_words(const std::vector<std::string>& words);
 
