@@ -57,6 +57,7 @@ TEST(SchedulerText, KnowsWhatLiesInVolumes) {
   JobFacts facts;
   facts.volumes = {{.name = "work", .path = "/work"}, {.name = "data", .path = "/data"}};
   EXPECT_EQ(path_in_container(facts, "runs/x"), "/work/runs/x");
+  EXPECT_EQ(path_in_container(facts, ""), "/work");
   EXPECT_TRUE(is_in_volume(facts, "runs/x"));
   EXPECT_TRUE(is_in_volume(facts, "/data/a.txt"));
   EXPECT_FALSE(is_in_volume(facts, "/data2/a.txt"));

@@ -127,9 +127,7 @@ std::vector<Volume> volumes_of(const std::vector<std::string>& given) {
     if (colon == 0 || colon == std::string::npos)
       refuse("a volume is NAME:/path", "--volume " + text,
              "what the scheduler calls it, and its place in the container: --volume data:/data");
-    const std::string path = fs::path(text.substr(colon + 1)).lexically_normal().string();
-    volumes.push_back({.name = text.substr(0, colon),
-                       .path = path.size() > 1 && path.ends_with('/') ? path.substr(0, path.size() - 1) : path});
+    volumes.push_back({.name = text.substr(0, colon), .path = path_in_container({}, text.substr(colon + 1))});
   }
   return volumes;
 }
@@ -213,7 +211,8 @@ JobFacts job_facts(const Job& job, const SchedulerRequest& request) {
   const std::string& host = spec.log.metrics_host;
   facts.serves_others = !host.starts_with("127.") && host != "localhost" && host != "::1";
   const std::string weights = spec.model.pretrained.value_or("");
-  if (!weights.empty() && hub::model_name(weights) && !fs::exists(weights)) facts.fetched = weights;
+  const bool is_file = weights.ends_with(".safetensors") || fs::exists(weights);
+  if (!weights.empty() && !is_file && hub::model_name(weights)) facts.fetched = weights;
   read_nodes(spec, request.job.file, facts);
   facts.variables = variables_of(spec, facts);
   facts.paths = paths_of(spec, !facts.fetched.empty());

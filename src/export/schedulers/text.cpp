@@ -106,7 +106,9 @@ std::string repeated(const std::string& command) {
 
 std::string path_in_container(const JobFacts& facts, const std::string& path) {
   const std::string folder = facts.volumes.empty() ? "/" : facts.volumes.front().path;
-  return (std::filesystem::path(folder) / path).lexically_normal().string();
+  std::string whole = (std::filesystem::path(folder) / path).lexically_normal().string();
+  if (whole.size() > 1 && whole.ends_with('/')) whole.pop_back();
+  return whole;
 }
 
 bool is_in_volume(const JobFacts& facts, const std::string& path) {
