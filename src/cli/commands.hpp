@@ -54,13 +54,16 @@ struct GenerateRequest {
 
 struct ExportRequest {
   std::string folder, out;        // run folder or folder of a published model; folder or file
-  std::string format;             // "hf", "gguf", "adapter", "sentence-transformers", "onnx"
+  std::string format;             // "hf", "gguf", "adapter", "sentence-transformers", "onnx", or one of schedulers()
   std::string dtype;              // "f32", "f16", "bf16", "q8_0"; empty: the type that the run computed in
   bool merge = false;             // whether to merge an adapter into its model
   std::string base = "original";  // "original", "quantised": weights into which an adapter is merged
   bool has_base = false;          // whether the user said so
   std::vector<std::string> set;   // --set a.b=YAML
   std::string tokenizer;          // name of a published one; empty: the folder's own
+  // For schedulers, where `folder` is the job's file, and `out` empty for stdout:
+  std::string image;                 // of containers; empty: none given
+  std::vector<std::string> volumes;  // "NAME:/path"
 };
 
 /// Request of `gputrain predict` and `gputrain embed`.

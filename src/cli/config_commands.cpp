@@ -8,6 +8,7 @@
 #include "gputrain/config/names.hpp"
 #include "gputrain/config/reference.hpp"
 #include "gputrain/core/error.hpp"
+#include "gputrain/export/scheduler_files.hpp"
 #include "gputrain/job/foreign.hpp"
 #include "gputrain/job/job.hpp"
 #include "gputrain/job/plugins.hpp"
@@ -21,10 +22,17 @@ namespace {
 
 void print(const std::string& text) { std::fwrite(text.data(), 1, text.size(), stdout); }
 
+/// Returns the catalogs of which a job picks, and that of what `gputrain export` writes for schedulers.
+std::vector<const config::AnyCatalog*> all_catalogs() {
+  std::vector<const config::AnyCatalog*> catalogs = config::catalogs_of(job_schema());
+  catalogs.push_back(&schedulers());
+  return catalogs;
+}
+
 size_t width() { return monitor::terminal_width(); }
 
 const config::AnyCatalog& catalog_of_kind(const std::string& kind) {
-  const auto catalogs = config::catalogs_of(job_schema());
+  const auto catalogs = all_catalogs();
   std::string known;
   for (const auto* catalog : catalogs) {
     if (catalog->kind() == kind || catalog->kind() + "s" == kind) return *catalog;
@@ -40,7 +48,7 @@ std::string describe_anything(const std::string& name) {
   if (!text.empty()) return text;
   std::string kinds;
   std::vector<std::string> known = config::key_names(job_schema());
-  for (const auto* catalog : config::catalogs_of(job_schema())) {
+  for (const auto* catalog : all_catalogs()) {
     if (catalog->kind() == name || catalog->kind() + "s" == name) return config::list_text(*catalog, width());
     const auto names = catalog->names();
     known.insert(known.end(), names.begin(), names.end());
@@ -129,7 +137,7 @@ int list_command(const std::string& kind, const std::vector<std::string>& plugin
     return 0;
   }
   bool first = true;
-  for (const auto* catalog : config::catalogs_of(job_schema())) {
+  for (const auto* catalog : all_catalogs()) {
     print((first ? "" : "\n") + catalog->kind() + "s\n" + config::list_text(*catalog, width()));
     first = false;
   }
@@ -161,7 +169,7 @@ int describe_command(const std::string& kind, const std::string& name, const std
 std::vector<std::string> names_command(const std::string& kind) {
   if (kind == "keys") return config::key_names(job_schema());
   std::vector<std::string> names;
-  for (const auto* catalog : config::catalogs_of(job_schema())) {
+  for (const auto* catalog : all_catalogs()) {
     names.push_back(catalog->kind());
     if (kind == "kinds") continue;
     const auto entries = catalog->names();

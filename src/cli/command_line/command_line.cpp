@@ -1,9 +1,12 @@
 #include "command_line.hpp"
 
+#include <algorithm>
 #include <cstdio>
 #include <filesystem>
+#include <iterator>
 #include <memory>
 #include <sstream>
+#include <string_view>
 #include <utility>
 
 #include "../library.hpp"
@@ -20,6 +23,24 @@ namespace {
 class HelpLines : public CLI::Formatter {
  public:
   std::string make_option_desc(const CLI::Option* option) const override { return broken(option->get_description()); }
+  /// Breaks long lists of choices after commas.
+  std::string make_option_opts(const CLI::Option* option) const override {
+    constexpr size_t kIndent = 6;
+    const std::string words = Formatter::make_option_opts(option);
+    std::string text;
+    size_t column = 2 + make_option_name(option, option->get_positional()).size();
+    for (size_t begin = 0; begin < words.size();) {
+      const size_t length = std::min(words.find(',', begin), words.size() - 1) + 1 - begin;
+      if (column + length > 80) {
+        text += '\n' + std::string(kIndent, ' ');
+        column = kIndent;
+      }
+      text.append(words, begin, length);
+      column += length;
+      begin += length;
+    }
+    return text;
+  }
   std::string make_subcommand(const CLI::App* verb) const override {
     std::ostringstream out;
     CLI::detail::format_help(out, verb->get_display_name(true), broken(verb->get_description()), get_column_width());
@@ -112,19 +133,22 @@ void CommandLine::add_eval() {
 }
 
 void CommandLine::add_export() {
-  auto* verb = app.add_subcommand("export", "write a trained model for other programs");
+  auto* verb = app.add_subcommand("export", "write a trained model for other programs, or a job for a scheduler");
   verb->add_option("folder", exported.folder,
-                   "a run folder, a checkpoint in it, a published model's folder, or its name on the Hub")
+                   "a run folder, a checkpoint in it, a published model's folder, or its name on the Hub; for a "
+                   "scheduler: the job file (YAML)")
       ->required()
       ->check(not_empty);
-  verb->add_option("out,--output", exported.out, "the folder to write; with gguf and onnx: the file")
-      ->required()
+  verb->add_option("out,--output", exported.out,
+                   "the folder to write; with gguf and onnx: the file; for a scheduler: the file, or stdout without it")
       ->check(not_empty);
   verb->add_option("--format", exported.format,
                    "hf: for transformers; sentence-transformers; gguf: for llama.cpp; adapter: for PEFT; onnx: for "
                    "ONNX Runtime; "
-                   "timm, torchvision: weights of a ViT or ConvNeXt under their names")
-      ->check(CLI::IsMember({"hf", "sentence-transformers", "gguf", "adapter", "onnx", "timm", "torchvision"}));
+                   "timm, torchvision: weights of a ViT or ConvNeXt under their names; "
+                   "slurm, k8s, jobset, trainjob, sky, dstack, ansible, compose: what runs the job there")
+      ->check(CLI::IsMember({"hf", "sentence-transformers", "gguf", "adapter", "onnx", "timm", "torchvision", "slurm",
+                             "k8s", "jobset", "trainjob", "sky", "dstack", "ansible", "compose"}));
   verb->add_option(
           "--dtype", exported.dtype,
           "f32, f16, bf16 or, in gguf, q8_0; default: what the run computed in, but f32 in timm and torchvision")
@@ -138,7 +162,20 @@ void CommandLine::add_export() {
           ->check(CLI::IsMember({"original", "quantised"}));
   add_set(*verb, exported.set);
   verb->add_option("--tokenizer", exported.tokenizer, "a published one, instead of the folder's own")->check(not_empty);
+  verb->add_option("--image", exported.image, "for a scheduler with containers: their image")->check(not_empty);
+  verb->add_option("--volume", exported.volumes,
+                   "... what outlives a container, as the scheduler calls it, and its place there (repeatable)")
+      ->type_name("NAME:/path")
+      ->allow_extra_args(false)
+      ->check(not_empty);
+  verb->footer(
+      "Files of schedulers start one `gputrain launch` on each of launch.nnodes nodes\n"
+      "with launch.nproc_per_node GPUs. Their comments say what is to be filled in.");
   verb->callback([this, base] {
+    constexpr std::string_view kModels[] = {"",     "hf",         "sentence-transformers", "gguf", "adapter", "onnx",
+                                            "timm", "torchvision"};
+    if (exported.out.empty() && std::ranges::find(kModels, exported.format) != std::end(kModels))
+      throw CLI::RequiredError("out");
     exported.has_base = base->count() > 0;
     action = [this] { return app::library().export_model(exported); };
   });

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "../commands.hpp"
+#include "export_scheduler_file.hpp"
 #include "gputrain/checkpoint/weight_files.hpp"
 #include "gputrain/core/activity.hpp"
 #include "gputrain/core/atomic_file.hpp"
@@ -267,6 +268,7 @@ class Written {
 }  // namespace
 
 int export_model_command(const ExportRequest& request) {
+  if (is_for_scheduler(request)) return export_scheduler_file(request);
   if (request.format.empty())
     throw Error(ExitCode::usage,
                 {.what = "the format is not given", .where = "--format", .hint = formats_of(find_with(request, {}))});

@@ -4,17 +4,18 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <cstdlib>
 #include <filesystem>
 #include <map>
 #include <memory>
 #include <optional>
-#include <stdexcept>
 #include <thread>
 
 #include "support/needs.hpp"
 #include "support/ports.hpp"
 #include "support/program.hpp"
+#include "support/slurm_cluster.hpp"
 #include "support/small_job.hpp"
 
 namespace gputrain::testing_support {
@@ -125,41 +126,6 @@ TEST_F(ForeignLauncher, TrainsUnderTorchrun) {
   expect_same(result, "torchrun", 2, "1 host, 2 ranks .* by torchrun, met at ");
 }
 
-/// The two nodes of slurm.sh, in namespaces of their own.
-class SlurmCluster {
- public:
-  static std::string missing() {
-    std::string attempt;
-    for (const auto& word : kOwnNamespaces) attempt += word + " ";
-    return gputrain::testing::why_not(
-        attempt + "sh -c 'ip link add cluster type veth peer name other && mount -t tmpfs tmpfs /run && hostname n1'");
-  }
-
-  SlurmCluster()
-      : nodes_(kOwnNamespaces + Words{kSource + "/tests/program/clusters/slurm.sh", folder_ / "slurm", "sh", "-c",
-                                      "echo is up; sleep 1000"}) {
-    if (!nodes_.prints("is up")) throw std::runtime_error(nodes_.wait(1).err);
-  }
-
-  /// What starts a command on the first node.
-  Words entering() const {
-    const std::string unshare = std::to_string(nodes_.id());
-    std::string first = read_file("/proc/" + unshare + "/task/" + unshare + "/children");
-    first.pop_back();  // the space after the only child
-    return {"nsenter", "--target",
-            first,     "--pid",
-            "--mount", "--net",
-            "--uts",   "--wdns=" + kSource,
-            "env",     "SLURM_CONF=" + (folder_ / "slurm/slurm.conf")};
-  }
-
- private:
-  static inline const Words kOwnNamespaces{"unshare", "--fork", "--pid",        "--mount",
-                                           "--net",   "--uts",  "--mount-proc", "--kill-child"};
-  const TemporaryFolder folder_;
-  Program nodes_;
-};
-
 /// The tests share a cluster, which numbers their jobs from 1. Their ranks meet at a port of that number.
 class SlurmLauncher : public ForeignLauncher {
  protected:
@@ -248,6 +214,59 @@ TEST_F(SlurmLauncher, LaunchesFromBatchScript) {
   result.out = read_file(log);
   expect_same(result, "slurm", 4, "2 hosts, 4 ranks .*, met at 10.77.0.");
   EXPECT_THAT(result.out, HasSubstr("4 ranks on n1:2, n2:2"));
+}
+
+/// Scripts of `gputrain export --format slurm`.
+class SlurmScript : public SlurmLauncher {
+ protected:
+  /// Gives it to sbatch with two nodes of two ranks. Returns what sbatch says.
+  Result submit(const std::string& output, const Words& settings, const Words& options) {
+    Words command{"export", job_, script_, "--format", "slurm"};
+    for (const std::string& setting :
+         Words{"device=cpu", "launch.nnodes=2", "launch.nproc_per_node=2", "output_dir=" + (folder_ / output)} +
+             settings)
+      command.insert(command.end(), {"--set", setting});
+    const Result exported = gputrain(command);
+    EXPECT_EQ(exported.exit_code, 0) << exported.err;
+    const std::string programs = std::filesystem::path(gputrain_path()).parent_path();
+    return in_slurm(Words{"sbatch"} + options + Words{"--output=" + log_, script_},
+                    {{"OMP_NUM_THREADS", "1"},
+                     {"PATH", programs + ":" + std::getenv("PATH")},
+                     {"GPUTRAIN_METADATA_URL", "aws=http://127.0.0.1:9"}});
+  }
+
+  bool logs(const std::string& pattern) {
+    for (int i = 0; i < 1200; ++i) {
+      if (std::filesystem::exists(log_) && ::testing::Value(read_file(log_), ContainsRegex(pattern))) return true;
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    }
+    return false;
+  }
+
+  std::string script_ = folder_ / "script.sh", log_ = folder_ / "script.log";
+};
+
+TEST_F(SlurmScript, TrainsOnTwoNodes) {
+  GPUTRAIN_SKIP_FOR(missing_);
+  Result result = submit("slurm", {}, {"--wait"});
+  result.out = read_file(log_);
+  expect_same(result, "slurm", 4, "2 hosts, 4 ranks .*, met at 10.77.0.1:");
+}
+
+TEST_F(SlurmScript, GoesOnAfterSignalBeforeItsEnd) {
+  GPUTRAIN_SKIP_FOR(missing_);
+  const Result sent =
+      submit("slurm", {"train.max_steps=1500", "eval.interval=null", "log.interval=50"}, {"--parsable"});
+  ASSERT_EQ(sent.exit_code, 0) << sent.err;
+  const std::string job = sent.out.substr(0, sent.out.find('\n'));
+  ASSERT_TRUE(logs("step *50/")) << read_file(log_);
+  start(cluster->entering() + Words{"scancel", "--batch", "--signal=USR1", job});
+  ASSERT_TRUE(logs("asked to make way .*exit 138")) << read_file(log_);
+  for (int i = 0; i < 100 && start(cluster->entering() + Words{"squeue", "-h", "-t", "PENDING", "-j", job}).out.empty();
+       ++i)
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  start(cluster->entering() + Words{"scontrol", "update", "jobid=" + job, "StartTime=now"});
+  EXPECT_TRUE(logs("attempt 2(.|\n)*exit 0")) << read_file(log_);
 }
 
 TEST_F(SlurmLauncher, TrainsAloneWithoutSrunAndSaysSo) {
