@@ -6,14 +6,14 @@ namespace gputrain::app {
 namespace {
 
 constexpr const char* kPlaybook = R"(# Playbook of Ansible: ansible-playbook -i INVENTORY THIS_FILE
-# Fill in: the group of hosts, as many as launch.nnodes says (@NODES@); an archive of /opt/gputrain, as
-# docker/assemble.sh makes that folder, if gputrain is not on the hosts yet; port 29500 is open between them.
+# Fill in: the group of hosts, as many as launch.nnodes says (@NODES@); the archive of gputrain, unless it is on the
+# hosts already; port 29500 is open between them.
 @NOTES@
 - name: @LABEL@
   hosts: all
   gather_facts: false
   vars:
-    archive: ""
+    archive: ""   # gputrain-VERSION-linux-x86_64.tar.gz, goes to /opt/gputrain
     job: @FILE@
     folder: @FOLDER@   # on each host; the run folder is on a file system that all share
   environment:
@@ -25,8 +25,11 @@ constexpr const char* kPlaybook = R"(# Playbook of Ansible: ansible-playbook -i 
     PET_MASTER_PORT: "29500"
     @VARIABLES@
   tasks:
+    - name: folder of gputrain
+      ansible.builtin.file: {path: /opt/gputrain, state: directory}
+      when: archive | length > 0
     - name: gputrain
-      ansible.builtin.unarchive: {src: "{{ archive }}", dest: /opt}
+      ansible.builtin.unarchive: {src: "{{ archive }}", dest: /opt/gputrain, extra_opts: [--strip-components=1]}
       when: archive | length > 0
     - name: folder of the job
       ansible.builtin.file: {path: "{{ folder }}", state: directory}
