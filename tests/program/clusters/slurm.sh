@@ -28,7 +28,7 @@ SlurmctldHost=n1
 SlurmUser=root
 SlurmdUser=root
 AuthType=auth/munge
-AuthInfo=socket=$folder/munge/socket
+AuthInfo=socket=$folder/munge/socket,cred_expire=5
 CredType=cred/munge
 StateSaveLocation=$folder/state
 SlurmdSpoolDir=$folder/spool-%n
