@@ -91,7 +91,9 @@ std::string Checkpointing::resume(train::Progress& progress, bool accept_changes
   if (forgets && is_rank_zero()) tell_of_other_evaluations();
   const bool is_given = !point_.path.empty();
   const bool is_from_mirror = !is_given && chosen->folder().parent_path() != store_.folder();
-  is_in_place_ = !is_given && !is_from_mirror;
+  // Hosts that do not share the run folder read the mirror's copy of what rank 0 reads there.
+  is_in_place_ = parts_.setup.context.groups.from_rank_zero(static_cast<int64_t>(!is_given && !is_from_mirror),
+                                                            "whether the run goes on in its folder") != 0;
   std::error_code unknown;
   if (is_given) from_ = std::filesystem::weakly_canonical(chosen->folder(), unknown).string();
   const auto& mirror = parts_.job.spec().checkpoint.mirror;

@@ -97,9 +97,24 @@ std::optional<Refusal> refusal_of_any(comm::Group& control, const std::optional<
   return std::nullopt;
 }
 
+/// Returns whether the refusing rank lacks a checkpoint of the run folder, which its host does not share, and the
+/// mirror has another one to go on from.
+bool may_go_by_mirror(const ResumePoint& point, const std::filesystem::path& folder, const Refusal& refusal) {
+  const bool lacks_it = !refusal.is_damaged && refusal.where == folder.string();
+  if (!lacks_it || point.folders.size() < 2 || folder.parent_path() != point.folders.front()) return false;
+  try {
+    return !checkpoint::finished_in({point.folders[1]}).empty();
+  } catch (const Error&) {
+    return false;
+  }
+}
+
 /// Looks, on rank 0, at a checkpoint that it could read and another rank cannot. Throws Error(checkpoint) if rank 0
-/// finds the file as it was written: then the host of that rank is to be repaired, not the checkpoint.
-void look_again(const std::filesystem::path& folder, Refusal& refusal, const std::vector<std::string>& hosts) {
+/// finds the file as it was written: then the host of that rank is to be repaired, not the checkpoint. Returns where
+/// all ranks can go on from the mirror instead.
+void look_again(const ResumePoint& point, const std::filesystem::path& folder, Refusal& refusal,
+                const std::vector<std::string>& hosts) {
+  if (may_go_by_mirror(point, folder, refusal)) return;
   try {
     checkpoint::verify_file(folder, std::filesystem::path(refusal.where).filename().string());
   } catch (const checkpoint::Damage&) {
@@ -135,8 +150,29 @@ checkpoint::Checkpoint read_from(const std::filesystem::path& folder, const Read
 }
 
 /// Stands for all that a checkpoint holds, by the hashes of its files.
-int64_t content_of(const checkpoint::Checkpoint& checkpoint) {
-  return static_cast<int64_t>(stable_hash(checkpoint::to_json(checkpoint.manifest())));
+int64_t content_of(const checkpoint::Manifest& manifest) {
+  return static_cast<int64_t>(stable_hash(checkpoint::to_json(manifest)));
+}
+
+int64_t content_of(const checkpoint::Checkpoint& checkpoint) { return content_of(checkpoint.manifest()); }
+
+/// Returns the folder of rank 0's checkpoint, or of its copy in the mirror if this host does not share that folder.
+std::filesystem::path place_here(const ResumePoint& point, const std::filesystem::path& folder, int64_t step,
+                                 int64_t content) {
+  const auto is_it = [&](const std::filesystem::path& place) {
+    try {
+      return content_of(checkpoint::look_at_files(place)) == content;
+    } catch (const Error&) {
+      return false;
+    }
+  };
+  if (is_it(folder) || point.folders.size() < 2) return folder;
+  try {
+    for (const auto& [its_step, copy] : checkpoint::finished_in({point.folders[1]}))
+      if (its_step == step && is_it(copy)) return copy;
+  } catch (const Error&) {  // reading the folder says what is wrong there
+  }
+  return folder;
 }
 
 /// Hosts with disks of their own may have checkpoints of other runs under the same name.
@@ -229,7 +265,8 @@ checkpoint::Checkpoint read_given(const std::filesystem::path& path, comm::Proce
 }
 
 /// Rank 0 searches, and every rank reads what it found: ranks that share out a part read files that rank 0 does not. If
-/// one of them cannot read a checkpoint and rank 0 cannot read it either, the search goes on.
+/// one of them cannot read a checkpoint and rank 0 cannot read it either, the search goes on. Ranks that do not share
+/// the run folder read the copy in the mirror; if it is not there yet, all go back to the newest one there.
 std::optional<checkpoint::Checkpoint> newest_good(const Job& job, comm::ProcessGroups& groups, const ResumePoint& point,
                                                   const Read& read) {
   auto& control = groups.control();
@@ -258,7 +295,7 @@ std::optional<checkpoint::Checkpoint> newest_good(const Job& job, comm::ProcessG
     std::optional<Refusal> refusal;
     try {
       if (!found) {
-        found = read_from(folder, [&](const checkpoint::Checkpoint& from) {
+        found = read_from(place_here(point, folder, agreed[1], content), [&](const checkpoint::Checkpoint& from) {
           check_is_that_of_rank_zero(from, content);
           read(from);
         });
@@ -270,7 +307,7 @@ std::optional<checkpoint::Checkpoint> newest_good(const Job& job, comm::ProcessG
     }
     refusal = refusal_of_any(control, refusal);
     if (!refusal) return found;
-    groups.on_rank_zero([&] { look_again(folder, *refusal, groups.hosts()); }, "second look at the checkpoint");
+    groups.on_rank_zero([&] { look_again(point, folder, *refusal, groups.hosts()); }, "second look at the checkpoint");
     refused[folder] = *refusal;
   }
 }

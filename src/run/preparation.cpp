@@ -60,8 +60,9 @@ void check_against_data(const RunRequest& request, const Job& job, const JobData
 
 Preparation prepare_run(const RunRequest& request, const Job& job, RankContext& context) {
   try {
-    check_run_folder_is_shared(job, context.groups);
+    check_what_hosts_share(job, context);
     Preparation found{.job = job, .datasets = open_datasets(job), .micro_batch = {}};
+    check_data_is_the_same(found.datasets, context.groups);
     check_against_data(request, job, found.datasets);
     if (request.dry_run) {
       found.resume = look_at_run_folder(request, job, context);

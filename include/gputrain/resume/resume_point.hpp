@@ -43,9 +43,9 @@ checkpoint::Checkpoint read_given(const std::filesystem::path& path, comm::Proce
                                   const checkpoint::Read& read);
 
 /// Returns the newest checkpoint in the point's folders that is good on every rank. It is the last one for which `read`
-/// was called, on each rank. Names those that are not good, and sets aside those that rank 0 has found damaged. Throws
-/// Error(checkpoint) when there are checkpoints but none is good, and when one that is good on rank 0 cannot be read on
-/// another rank. Every rank must call.
+/// was called, on each rank; ranks that do not share the run folder read its copy in the mirror. Names those that are
+/// not good, and sets aside those that rank 0 has found damaged. Throws Error(checkpoint) when there are checkpoints
+/// but none is good, and when one that is good on rank 0 cannot be read on another rank. Every rank must call.
 std::optional<checkpoint::Checkpoint> newest_good(const Job& job, comm::ProcessGroups& groups, const ResumePoint& point,
                                                   const checkpoint::Read& read);
 
