@@ -132,12 +132,12 @@ Findings folders_apart(const Serving& hosts, const std::vector<HostReport>& repo
   const std::string what = blind + (count == 1 ? " does not see " : " do not see ") + first->run_folder + " of " +
                            first->host + ": it is not on a shared disk";
   if (!first->shares_saves) {
-    return {{.check = "run folder",
+    return {{.check = "folder",
              .verdict = Verdict::warn,
              .text = what + "; the run trains, but to go on every host must read its checkpoints",
              .fix = "another --output-dir that all hosts see, or checkpoint.mirror in such a folder"}};
   }
-  return {{.check = "run folder",
+  return {{.check = "folder",
            .verdict = Verdict::bad,
            .text = what + ", and every checkpoint has parts from all hosts",
            .fix = "another --output-dir that all hosts see, or mount one disk there on every host"}};
