@@ -70,7 +70,7 @@ Preparation prepare_run(const RunRequest& request, const Job& job, RankContext& 
   try {
     check_what_hosts_share(job, context);
     Preparation found{.job = job, .datasets = open_on_all_ranks(job, context.groups), .micro_batch = {}};
-    check_data_is_the_same(found.datasets, context.groups);
+    check_data_is_the_same(found.datasets, context);
     check_against_data(request, job, found.datasets);
     if (request.dry_run) {
       found.resume = look_at_run_folder(request, job, context);

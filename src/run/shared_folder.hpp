@@ -1,7 +1,6 @@
 // What hosts must have in common: the run folder, the mirror, the data.
 #pragma once
 
-#include "gputrain/comm/process_groups.hpp"
 #include "gputrain/job/job.hpp"
 #include "gputrain/setup/training_setup.hpp"
 
@@ -16,7 +15,7 @@ namespace gputrain::app {
 void check_what_hosts_share(const Job& job, RankContext& context);
 
 /// Compares data sets of all ranks. Throws Error(data) when they differ in the number of samples, in classes or tokens,
-/// and warns of other content. Every rank must call.
-void check_data_is_the_same(const JobDatasets& datasets, comm::ProcessGroups& groups);
+/// and warns of other content, of which one rank of each host reads pieces. Every rank must call.
+void check_data_is_the_same(const JobDatasets& datasets, RankContext& context);
 
 }  // namespace gputrain::app

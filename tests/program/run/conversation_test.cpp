@@ -80,9 +80,9 @@ TEST_F(ConversationTest, HasTheDateOfRankZeroOnEveryHost) {
   for (const char* rank : {"0", "1"}) {
     programs.push_back(std::make_unique<Program>(
         command, std::map<std::string, std::string>{{"RANK", rank},
-                                                    {"LOCAL_RANK", rank},
+                                                    {"LOCAL_RANK", "0"},
                                                     {"WORLD_SIZE", "2"},
-                                                    {"LOCAL_WORLD_SIZE", "2"},
+                                                    {"LOCAL_WORLD_SIZE", "1"},
                                                     {"MASTER_ADDR", "127.0.0.1"},
                                                     {"MASTER_PORT", port},
                                                     *kFromDisk.begin(),
