@@ -97,32 +97,34 @@ std::optional<Refusal> refusal_of_any(comm::Group& control, const std::optional<
   return std::nullopt;
 }
 
-/// Returns whether the refusing rank lacks a checkpoint of the run folder, which its host does not share, and the
-/// mirror has another one to go on from.
-bool may_go_by_mirror(const ResumePoint& point, const std::filesystem::path& folder, const Refusal& refusal) {
-  const bool lacks_it = !refusal.is_damaged && refusal.where == folder.string();
-  if (!lacks_it || point.folders.size() < 2 || folder.parent_path() != point.folders.front()) return false;
+bool holds_checkpoints(const std::filesystem::path& mirror) {
   try {
-    return !checkpoint::finished_in({point.folders[1]}).empty();
+    return !checkpoint::finished_in({mirror}).empty();
   } catch (const Error&) {
     return false;
   }
 }
 
-/// Looks, on rank 0, at a checkpoint that it could read and another rank cannot. Throws Error(checkpoint) if rank 0
-/// finds the file as it was written: then the host of that rank is to be repaired, not the checkpoint. Returns where
-/// all ranks can go on from the mirror instead.
-void look_again(const ResumePoint& point, const std::filesystem::path& folder, Refusal& refusal,
-                const std::vector<std::string>& hosts) {
-  if (may_go_by_mirror(point, folder, refusal)) return;
+/// Looks, on rank 0, at a checkpoint that it could read and another rank cannot. Returns whether the other ranks can
+/// read it now, in the mirror, because their hosts do not share the run folder. Throws Error(checkpoint) if rank 0
+/// finds the file as it was written and the mirror is of no use: then the host of that rank is to be repaired, not the
+/// checkpoint.
+bool look_again(const ResumePoint& point, const std::filesystem::path& folder, Refusal& refusal,
+                const std::vector<std::string>& hosts, const CopyNow& copy) {
+  const bool lacks_it = !refusal.is_damaged && refusal.where == folder.string();
+  if (lacks_it && point.folders.size() > 1 && folder.parent_path() == point.folders.front()) {
+    const CopyResult result = copy(folder);
+    if (result == CopyResult::made) return true;
+    if (result == CopyResult::failed && holds_checkpoints(point.folders[1])) return false;
+  }
   try {
     checkpoint::verify_file(folder, std::filesystem::path(refusal.where).filename().string());
   } catch (const checkpoint::Damage&) {
     refusal.is_damaged = true;
-    return;
+    return false;
   } catch (const checkpoint::Unreadable&) {
     refusal.is_damaged = false;
-    return;
+    return false;
   }
   const std::string& host = hosts[static_cast<size_t>(refusal.rank)];
   throw Error(ExitCode::checkpoint,
@@ -268,7 +270,7 @@ checkpoint::Checkpoint read_given(const std::filesystem::path& path, comm::Proce
 /// one of them cannot read a checkpoint and rank 0 cannot read it either, the search goes on. Ranks that do not share
 /// the run folder read the copy in the mirror; if it is not there yet, all go back to the newest one there.
 std::optional<checkpoint::Checkpoint> newest_good(const Job& job, comm::ProcessGroups& groups, const ResumePoint& point,
-                                                  const Read& read) {
+                                                  const Read& read, const CopyNow& copy) {
   auto& control = groups.control();
   std::map<std::filesystem::path, Refusal> refused;
   const auto read_unless_refused = [&](const checkpoint::Checkpoint& from) {
@@ -307,8 +309,10 @@ std::optional<checkpoint::Checkpoint> newest_good(const Job& job, comm::ProcessG
     }
     refusal = refusal_of_any(control, refusal);
     if (!refusal) return found;
-    groups.on_rank_zero([&] { look_again(point, folder, *refusal, groups.hosts()); }, "second look at the checkpoint");
-    refused[folder] = *refusal;
+    bool is_readable = false;
+    groups.on_rank_zero([&] { is_readable = look_again(point, folder, *refusal, groups.hosts(), copy); },
+                        "second look at the checkpoint");
+    if (!is_readable) refused[folder] = *refusal;
   }
 }
 

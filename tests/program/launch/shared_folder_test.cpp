@@ -122,11 +122,20 @@ TEST_F(SharedFolder, IsNotNeededToGoOnWithAMirror) {
   const Result second = launch(until("25"));
   ASSERT_EQ(second.exit_code, 0) << second.err;
   EXPECT_THAT(second.out, HasSubstr("resume  step 20 "));
-  std::filesystem::remove_all(mirror + "/step-00000025");  // as if it had not been copied when the run died
-  const Result third = launch(until("30"));
-  ASSERT_EQ(third.exit_code, 0) << third.err;
-  EXPECT_THAT(third.out, HasSubstr("resume  step 20 "));
-  EXPECT_THAT(third.err, HasSubstr("checkpoint skipped: "));
+
+  // The newest one was not copied when the run died, and cannot be copied now: all go back.
+  std::filesystem::remove_all(mirror + "/step-00000025");
+  on(1, "mount --bind " + mirror + " " + mirror + "; mount -o remount,ro,bind " + mirror);
+  const Result back = launch(until("27"));
+  ASSERT_EQ(back.exit_code, 0) << back.err;
+  EXPECT_THAT(back.out, HasSubstr("resume  step 20 "));
+  EXPECT_THAT(back.err, HasSubstr("checkpoint skipped: "));
+
+  // It can be copied: the others wait for that.
+  on(1, "umount " + mirror);
+  const Result copied = launch(until("30"));
+  ASSERT_EQ(copied.exit_code, 0) << copied.err;
+  EXPECT_THAT(copied.out, HasSubstr("resume  step 27 "));
   on(1, "cp " + run_ + "/model.safetensors " + (folder_ / "resumed"));
   EXPECT_EQ(read_file(folder_ / "resumed"), read_file(whole + "/model.safetensors"));
 
