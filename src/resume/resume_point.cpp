@@ -268,7 +268,8 @@ checkpoint::Checkpoint read_given(const std::filesystem::path& path, comm::Proce
 
 /// Rank 0 searches, and every rank reads what it found: ranks that share out a part read files that rank 0 does not. If
 /// one of them cannot read a checkpoint and rank 0 cannot read it either, the search goes on. Ranks that do not share
-/// the run folder read the copy in the mirror, which is made if it is missing; if it cannot be made, the search goes on.
+/// the run folder read the copy in the mirror, which is made if it is missing; if it cannot be made, the search goes
+/// on.
 std::optional<checkpoint::Checkpoint> newest_good(const Job& job, comm::ProcessGroups& groups, const ResumePoint& point,
                                                   const Read& read, const CopyNow& copy) {
   auto& control = groups.control();
