@@ -68,6 +68,9 @@ doctor::PlannedCheckpoints planned_by(const std::string& file) {
   TrainingSetup setup(
       job, simulate_rank(job, {}, traffic), [&] { return datasets; }, /*kept_global_batch=*/0, Weights::sizes);
   doctor::PlannedCheckpoints planned{.folder = existing_part_of(job.output_dir).string(),
+                                     .run_folder = std::filesystem::absolute(job.output_dir).string(),
+                                     .shares_saves = job.spec().parallel.shard != "none" ||
+                                                     job.spec().parallel.tensor > 1 || job.spec().parallel.pipeline > 1,
                                      .bytes = checkpoint_bytes(setup)};
   for (const DiskShortage& shortage : disks_too_small(job, setup)) {
     planned.shortages.push_back(shortage.error.parts().what);
@@ -82,6 +85,8 @@ nlohmann::json to_json(const doctor::Machine& machine, const doctor::Findings& f
           {"fit", doctor::is_fit(findings)},
           {"address", machine.address},
           {"folder", machine.planned ? machine.planned->folder : ""},
+          {"run_folder", machine.planned ? machine.planned->run_folder : ""},
+          {"shares_saves", machine.planned && machine.planned->shares_saves},
           {"findings", doctor::to_json(findings)}};
 }
 

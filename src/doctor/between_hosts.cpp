@@ -109,6 +109,40 @@ Findings closed_ways(const Serving& hosts, const std::vector<HostReport>& report
   return findings;
 }
 
+Findings folders_apart(const Serving& hosts, const std::vector<HostReport>& reports) {
+  constexpr std::chrono::seconds kAnswerTime{10};
+  const auto first = std::ranges::find_if(reports, is_examined);
+  if (first == reports.end() || first->run_folder.empty()) return {};
+  const auto number = static_cast<size_t>(first - reports.begin());
+  const auto place = ask(*hosts[number], "mark " + first->run_folder);
+  if (!place || place->find(".gputrain-") == std::string::npos) return {};  // nothing can be written there
+  const auto is_asked = [&](size_t i) { return i != number && is_examined(reports[i]); };
+  for (size_t i = 0; i < hosts.size(); ++i) {
+    if (is_asked(i)) hosts[i]->tell("see " + *place + " " + reports[i].run_folder);
+  }
+  std::string blind;
+  size_t count = 0;
+  const auto deadline = Clock::now() + kAnswerTime;
+  for (size_t i = 0; i < hosts.size(); ++i) {
+    if (!is_asked(i) || hosts[i]->line(deadline) != "no") continue;
+    blind += (blind.empty() ? "" : ", ") + hosts[i]->host();
+    ++count;
+  }
+  if (count == 0) return {};
+  const std::string what = blind + (count == 1 ? " does not see " : " do not see ") + first->run_folder + " of " +
+                           first->host + ": it is not on a shared disk";
+  if (!first->shares_saves) {
+    return {{.check = "folder",
+             .verdict = Verdict::warn,
+             .text = what + "; the run trains, but to go on every host must read its checkpoints",
+             .fix = "another --output-dir that all hosts see, or checkpoint.mirror in such a folder"}};
+  }
+  return {{.check = "folder",
+           .verdict = Verdict::bad,
+           .text = what + ", and every checkpoint has parts from all hosts",
+           .fix = "another --output-dir that all hosts see, or mount one disk there on every host"}};
+}
+
 void measure_disks(const Serving& hosts, std::vector<HostReport>& reports, const std::string& folder) {
   const auto question = [&](size_t i) { return "disk " + (reports[i].folder.empty() ? folder : reports[i].folder); };
   // A full disk, or one of a host that could not be examined, is not measured.

@@ -22,6 +22,9 @@ Findings compare_clocks(const Serving& hosts, const std::vector<HostReport>& rep
 /// Returns whether every host can open connections to every other one; of many hosts, to the first one and to the next.
 Findings closed_ways(const Serving& hosts, const std::vector<HostReport>& reports);
 
+/// Returns whether every host sees the run folder of the first one.
+Findings folders_apart(const Serving& hosts, const std::vector<HostReport>& reports);
+
 /// Measures how fast each host writes, all at the same time; those that are slow, once more alone.
 void measure_disks(const Serving& hosts, std::vector<HostReport>& reports, const std::string& folder);
 

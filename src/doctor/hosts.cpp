@@ -25,6 +25,8 @@ HostReport report_of(launch::RemoteProgram& host, Clock::time_point deadline) {
       report.findings = findings_of(json.at("findings"));
       report.address = json.at("address");
       report.folder = json.value("folder", "");
+      report.run_folder = json.value("run_folder", "");
+      report.shares_saves = json.value("shares_saves", false);
     } catch (const nlohmann::json::exception& error) {
       report.problem = "gputrain there sent an invalid report: " + reason_in(error);
     }
@@ -107,6 +109,7 @@ ExaminedHosts examine(const ExamineRequest& request, const BestRates& best) {
   };
   add(compare_clocks(serving, all.reports));
   add(closed_ways(serving, all.reports));
+  add(folders_apart(serving, all.reports));
   measure_disks(serving, all.reports, request.folder);
   add(disk_findings(all.reports));
   add(compare(all.reports));

@@ -17,6 +17,7 @@
 #include "gputrain/doctor/hosts.hpp"
 #include "gputrain/doctor/rates.hpp"
 #include "gputrain/job/run_folder.hpp"
+#include "gputrain/job/shared_mark.hpp"
 #include "network_rate.hpp"
 
 namespace gputrain::doctor {
@@ -51,6 +52,8 @@ class Answers {
     if (question == "time") return time_now();
     if (question == "disk") return disk(rest_of(words));
     if (question == "bench") return bench(words);
+    if (question == "mark") return mark(rest_of(words));
+    if (question == "see") return see(words);
     std::string address;
     uint16_t port = 0;
     words >> address >> port;
@@ -71,6 +74,15 @@ class Answers {
     std::error_code unknown;
     return std::filesystem::is_directory(folder, unknown) ? plain(write_speed(folder)) : "no such folder";
   }
+  std::string mark(const std::string& folder) {
+    mark_ = app::SharedMark(folder);
+    return mark_.place().empty() ? "no mark" : mark_.place();
+  }
+  static std::string see(std::istream& words) {
+    std::string place;
+    words >> place;
+    return app::shows_mark(rest_of(words), place) ? "ok" : "no";
+  }
   std::string bench(std::istream& words) const {
     RatesRequest request;
     words >> request.device >> request.least_percent;
@@ -83,6 +95,7 @@ class Answers {
   const BestRates& best_;
   std::vector<std::unique_ptr<comm::ListeningSocket>> listening_;  // until the end
   std::vector<std::unique_ptr<Drain>> drains_;
+  app::SharedMark mark_;
 };
 
 }  // namespace

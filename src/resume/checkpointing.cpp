@@ -91,7 +91,9 @@ std::string Checkpointing::resume(train::Progress& progress, bool accept_changes
   if (forgets && is_rank_zero()) tell_of_other_evaluations();
   const bool is_given = !point_.path.empty();
   const bool is_from_mirror = !is_given && chosen->folder().parent_path() != store_.folder();
-  is_in_place_ = !is_given && !is_from_mirror;
+  // Hosts that do not share the run folder read the mirror's copy of what rank 0 reads there.
+  is_in_place_ = parts_.setup.context.groups.from_rank_zero(static_cast<int64_t>(!is_given && !is_from_mirror),
+                                                            "whether the run goes on in its folder") != 0;
   std::error_code unknown;
   if (is_given) from_ = std::filesystem::weakly_canonical(chosen->folder(), unknown).string();
   const auto& mirror = parts_.job.spec().checkpoint.mirror;
@@ -127,7 +129,7 @@ bool Checkpointing::may_resume() const {
   return parts_.setup.context.groups.from_rank_zero(static_cast<int64_t>(finds), "whether there are checkpoints") != 0;
 }
 
-std::optional<checkpoint::Checkpoint> Checkpointing::choose(const Read& read) const {
+std::optional<checkpoint::Checkpoint> Checkpointing::choose(const Read& read) {
   if (parts_.job.spec().checkpoint.resume == "never") return std::nullopt;
   if (!point_.path.empty()) return read_given(point_.path, parts_.setup.context.groups, read);
   auto found = newest(read);
@@ -135,8 +137,12 @@ std::optional<checkpoint::Checkpoint> Checkpointing::choose(const Read& read) co
   return found;
 }
 
-std::optional<checkpoint::Checkpoint> Checkpointing::newest(const Read& read) const {
-  return newest_good(parts_.job, parts_.setup.context.groups, point_, read);
+std::optional<checkpoint::Checkpoint> Checkpointing::newest(const Read& read) {
+  const auto copy = [&](const std::filesystem::path& checkpoint) {
+    // Time shorter than that of the other ranks, which wait for rank 0 in a collective.
+    return mirror_ ? mirror_->copy_now(checkpoint, parts_.job.spec().parallel.timeout.seconds / 2) : CopyResult::failed;
+  };
+  return newest_good(parts_.job, parts_.setup.context.groups, point_, read, copy);
 }
 
 int64_t Checkpointing::roll_back(train::Progress& progress, const std::string& reason) {

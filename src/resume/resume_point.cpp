@@ -97,17 +97,34 @@ std::optional<Refusal> refusal_of_any(comm::Group& control, const std::optional<
   return std::nullopt;
 }
 
-/// Looks, on rank 0, at a checkpoint that it could read and another rank cannot. Throws Error(checkpoint) if rank 0
-/// finds the file as it was written: then the host of that rank is to be repaired, not the checkpoint.
-void look_again(const std::filesystem::path& folder, Refusal& refusal, const std::vector<std::string>& hosts) {
+bool holds_checkpoints(const std::filesystem::path& mirror) {
+  try {
+    return !checkpoint::finished_in({mirror}).empty();
+  } catch (const Error&) {
+    return false;
+  }
+}
+
+/// Looks, on rank 0, at a checkpoint that it could read and another rank cannot. Returns whether the other ranks can
+/// read it now, in the mirror, because their hosts do not share the run folder. Throws Error(checkpoint) if rank 0
+/// finds the file as it was written and the mirror is of no use: then the host of that rank is to be repaired, not the
+/// checkpoint.
+bool look_again(const ResumePoint& point, const std::filesystem::path& folder, Refusal& refusal,
+                const std::vector<std::string>& hosts, const CopyNow& copy) {
+  const bool lacks_it = !refusal.is_damaged && refusal.where == folder.string();
+  if (lacks_it && point.folders.size() > 1 && folder.parent_path() == point.folders.front()) {
+    const CopyResult result = copy(folder);
+    if (result == CopyResult::made) return true;
+    if (result == CopyResult::failed && holds_checkpoints(point.folders[1])) return false;
+  }
   try {
     checkpoint::verify_file(folder, std::filesystem::path(refusal.where).filename().string());
   } catch (const checkpoint::Damage&) {
     refusal.is_damaged = true;
-    return;
+    return false;
   } catch (const checkpoint::Unreadable&) {
     refusal.is_damaged = false;
-    return;
+    return false;
   }
   const std::string& host = hosts[static_cast<size_t>(refusal.rank)];
   throw Error(ExitCode::checkpoint,
@@ -135,8 +152,29 @@ checkpoint::Checkpoint read_from(const std::filesystem::path& folder, const Read
 }
 
 /// Stands for all that a checkpoint holds, by the hashes of its files.
-int64_t content_of(const checkpoint::Checkpoint& checkpoint) {
-  return static_cast<int64_t>(stable_hash(checkpoint::to_json(checkpoint.manifest())));
+int64_t content_of(const checkpoint::Manifest& manifest) {
+  return static_cast<int64_t>(stable_hash(checkpoint::to_json(manifest)));
+}
+
+int64_t content_of(const checkpoint::Checkpoint& checkpoint) { return content_of(checkpoint.manifest()); }
+
+/// Returns the folder of rank 0's checkpoint, or of its copy in the mirror if this host does not share that folder.
+std::filesystem::path place_here(const ResumePoint& point, const std::filesystem::path& folder, int64_t step,
+                                 int64_t content) {
+  const auto is_it = [&](const std::filesystem::path& place) {
+    try {
+      return content_of(checkpoint::look_at_files(place)) == content;
+    } catch (const Error&) {
+      return false;
+    }
+  };
+  if (is_it(folder) || point.folders.size() < 2) return folder;
+  try {
+    for (const auto& [its_step, copy] : checkpoint::finished_in({point.folders[1]}))
+      if (its_step == step && is_it(copy)) return copy;
+  } catch (const Error&) {  // reading the folder says what is wrong there
+  }
+  return folder;
 }
 
 /// Hosts with disks of their own may have checkpoints of other runs under the same name.
@@ -229,9 +267,11 @@ checkpoint::Checkpoint read_given(const std::filesystem::path& path, comm::Proce
 }
 
 /// Rank 0 searches, and every rank reads what it found: ranks that share out a part read files that rank 0 does not. If
-/// one of them cannot read a checkpoint and rank 0 cannot read it either, the search goes on.
+/// one of them cannot read a checkpoint and rank 0 cannot read it either, the search goes on. Ranks that do not share
+/// the run folder read the copy in the mirror, which is made if it is missing; if it cannot be made, the search goes
+/// on.
 std::optional<checkpoint::Checkpoint> newest_good(const Job& job, comm::ProcessGroups& groups, const ResumePoint& point,
-                                                  const Read& read) {
+                                                  const Read& read, const CopyNow& copy) {
   auto& control = groups.control();
   std::map<std::filesystem::path, Refusal> refused;
   const auto read_unless_refused = [&](const checkpoint::Checkpoint& from) {
@@ -258,7 +298,7 @@ std::optional<checkpoint::Checkpoint> newest_good(const Job& job, comm::ProcessG
     std::optional<Refusal> refusal;
     try {
       if (!found) {
-        found = read_from(folder, [&](const checkpoint::Checkpoint& from) {
+        found = read_from(place_here(point, folder, agreed[1], content), [&](const checkpoint::Checkpoint& from) {
           check_is_that_of_rank_zero(from, content);
           read(from);
         });
@@ -270,8 +310,10 @@ std::optional<checkpoint::Checkpoint> newest_good(const Job& job, comm::ProcessG
     }
     refusal = refusal_of_any(control, refusal);
     if (!refusal) return found;
-    groups.on_rank_zero([&] { look_again(folder, *refusal, groups.hosts()); }, "second look at the checkpoint");
-    refused[folder] = *refusal;
+    bool is_readable = false;
+    groups.on_rank_zero([&] { is_readable = look_again(point, folder, *refusal, groups.hosts(), copy); },
+                        "second look at the checkpoint");
+    if (!is_readable) refused[folder] = *refusal;
   }
 }
 

@@ -47,8 +47,20 @@ void RunMirror::hold(bool held) {
   if (copies_) copies_->hold(held);
 }
 
+/// Leaves the results to note_results(): the ledger has no line about this attempt yet.
+CopyResult RunMirror::copy_now(const std::filesystem::path& checkpoint, double seconds) {
+  if (!copies_) return CopyResult::failed;
+  begin(checkpoint);
+  if (is_away_ || !copies_->wait(seconds)) return CopyResult::failed;
+  const auto results = copies_->take_results();
+  results_.insert(results_.end(), results.begin(), results.end());
+  if (results.empty()) return CopyResult::was_there;
+  return results.back().failure ? CopyResult::failed : CopyResult::made;
+}
+
 void RunMirror::note_results() {
   if (!copies_) return;
+  for (const auto& result : std::exchange(results_, {})) note(result);
   for (const auto& result : copies_->take_results()) note(result);
 }
 

@@ -4,6 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "gputrain/chat/local_time.hpp"
 #include "gputrain/core/error.hpp"
 #include "gputrain/core/json.hpp"
 #include "gputrain/core/numbers.hpp"
@@ -45,6 +46,13 @@ std::string look_at_run_folder(const RunRequest& request, const Job& job, const 
   return preview_resume(job, request.accept);
 }
 
+/// Opens the data with the time of rank 0, whose host has the run's ledger; clocks and time zones of others may differ.
+JobDatasets open_on_all_ranks(const Job& job, comm::ProcessGroups& groups) {
+  if (groups.alone()) return open_datasets(job);
+  const std::string own = groups.rank() == 0 ? chat::text_of(time_of_texts(job)) : "";
+  return open_datasets(job, Purpose::learning, chat::local_time_from(groups.from_rank_zero(own, "time of texts")));
+}
+
 void check_against_data(const RunRequest& request, const Job& job, const JobDatasets& datasets) {
   const JobSpec& spec = job.spec();
   check_sample(job, datasets);
@@ -60,8 +68,9 @@ void check_against_data(const RunRequest& request, const Job& job, const JobData
 
 Preparation prepare_run(const RunRequest& request, const Job& job, RankContext& context) {
   try {
-    check_run_folder_is_shared(job, context.groups);
-    Preparation found{.job = job, .datasets = open_datasets(job), .micro_batch = {}};
+    check_what_hosts_share(job, context);
+    Preparation found{.job = job, .datasets = open_on_all_ranks(job, context.groups), .micro_batch = {}};
+    check_data_is_the_same(found.datasets, context);
     check_against_data(request, job, found.datasets);
     if (request.dry_run) {
       found.resume = look_at_run_folder(request, job, context);

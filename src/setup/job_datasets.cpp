@@ -1,6 +1,7 @@
 // Datasets of a job, and its task.
 #include <algorithm>
 #include <cstdlib>
+#include <ctime>
 #include <filesystem>
 #include <fstream>
 #include <optional>
@@ -117,6 +118,8 @@ void check_range(const Job& job, const data::Dataset& train, const data::Dataset
 
 }  // namespace
 
+std::tm time_of_texts(const Job& job) { return time_of_first_attempt(job).value_or(chat::local_time()); }
+
 models::DataFacts facts_of(const Job& job, const data::Dataset& train) {
   const data::SampleLayout& layout = train.layout();
   const auto& sizes = layout.input().sizes;
@@ -138,11 +141,11 @@ JobDatasets datasets_of(const Job& job, std::shared_ptr<const data::Dataset> tra
 
 namespace {
 
-JobDatasets opened(const Job& job, Purpose purpose) {
+JobDatasets opened(const Job& job, Purpose purpose, const std::optional<std::tm>& time) {
   if (purpose != Purpose::reading)
     tasks::catalog().check_head(job.spec().task.type, models::catalog().reads(job.spec().model.architecture));
   // Chat templates may write the date: all attempts must have the same texts.
-  chat::set_local_time(time_of_first_attempt(job).value_or(chat::local_time()));
+  chat::set_local_time(time ? *time : time_of_texts(job));
   const Activity activity("data",
                           "reading " + (job.spec().data.train.path.empty() ? "data" : job.spec().data.train.path));
   JobDatasets datasets;
@@ -174,9 +177,9 @@ JobDatasets opened(const Job& job, Purpose purpose) {
 
 }  // namespace
 
-JobDatasets open_datasets(const Job& job, Purpose purpose) {
+JobDatasets open_datasets(const Job& job, Purpose purpose, const std::optional<std::tm>& time) {
   try {
-    return opened(job, purpose);
+    return opened(job, purpose, time);
   } catch (const ReportedElsewhere&) {
     throw;
   } catch (const Error& error) {

@@ -16,6 +16,8 @@ struct HostReport {
   std::string problem = {};                // why it could not be examined; empty: it was
   std::string address = {};                // address of its packets to other hosts
   std::string folder = {};                 // folder that a job will write to; empty: none
+  std::string run_folder = {};             // the job's, which need not exist
+  bool shares_saves = false;               // the job's ranks write parts of each checkpoint
   std::optional<double> write_speed = {};  // speed of the disk, in bytes per second
   std::optional<launch::MachineRates> rates = {};
 };

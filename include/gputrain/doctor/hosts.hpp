@@ -12,7 +12,7 @@ namespace gputrain::doctor {
 
 struct ExaminedHosts {
   std::vector<HostReport> reports;  // in the order of the hosts
-  Findings between;                 // clocks, ports that are closed, slow disks, differences
+  Findings between;                 // clocks, ports that are closed, folders apart, slow disks, differences
 };
 
 struct ExamineRequest {
@@ -34,6 +34,8 @@ ExaminedHosts examine(const ExamineRequest& request, const BestRates& best);
 ///   disk FOLDER                    bytes per second of writing there
 ///   take ADDRESS                   the number of a port that takes bytes
 ///   send ADDRESS PORT              sends some; bytes per second
+///   mark FOLDER                    the place of a file in the folder, or above it, that is there until the end
+///   see PLACE FOLDER               "ok" if a mark is seen there from the folder
 ///   bench DEVICE PERCENT FOLDER    MachineRates as JSON; what is below PERCENT of the best known is measured again
 /// Whatever cannot be done is answered by a sentence.
 void serve(const std::string& report, const BestRates& best);

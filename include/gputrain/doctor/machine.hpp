@@ -28,7 +28,9 @@ struct Space {
 
 /// The size of a job's checkpoints, and their folder.
 struct PlannedCheckpoints {
-  std::string folder;
+  std::string folder;                  // the existing part of `run_folder`
+  std::string run_folder = {};         // absolute
+  bool shares_saves = false;           // ranks of all hosts write parts of each checkpoint
   int64_t bytes = 0;                   // size of one checkpoint
   std::vector<std::string> shortages;  // flaws of the disks, in words
   bool none_fits = false;

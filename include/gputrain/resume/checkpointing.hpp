@@ -91,8 +91,8 @@ class Checkpointing {
  private:
   using Read = checkpoint::Read;
   bool may_resume() const;
-  std::optional<checkpoint::Checkpoint> choose(const Read& read) const;
-  std::optional<checkpoint::Checkpoint> newest(const Read& read) const;
+  std::optional<checkpoint::Checkpoint> choose(const Read& read);
+  std::optional<checkpoint::Checkpoint> newest(const Read& read);
   void note(const checkpoint::BackgroundWriter::Result& result);
   bool fails_anywhere(bool failed);
   bool is_rank_zero() const noexcept { return parts_.setup.context.rank() == 0; }

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -42,11 +43,16 @@ checkpoint::Checkpoint read_given(const std::filesystem::path& path, const check
 checkpoint::Checkpoint read_given(const std::filesystem::path& path, comm::ProcessGroups& groups,
                                   const checkpoint::Read& read);
 
+/// Copies a checkpoint of the run folder into the mirror, on rank 0, while other ranks wait.
+enum class CopyResult { made, was_there, failed };
+using CopyNow = std::function<CopyResult(const std::filesystem::path& checkpoint)>;
+
 /// Returns the newest checkpoint in the point's folders that is good on every rank. It is the last one for which `read`
-/// was called, on each rank. Names those that are not good, and sets aside those that rank 0 has found damaged. Throws
+/// was called, on each rank. Ranks that do not share the run folder read its copy in the mirror; if that is missing,
+/// `copy` makes it. Names those that are not good, and sets aside those that rank 0 has found damaged. Throws
 /// Error(checkpoint) when there are checkpoints but none is good, and when one that is good on rank 0 cannot be read on
 /// another rank. Every rank must call.
 std::optional<checkpoint::Checkpoint> newest_good(const Job& job, comm::ProcessGroups& groups, const ResumePoint& point,
-                                                  const checkpoint::Read& read);
+                                                  const checkpoint::Read& read, const CopyNow& copy);
 
 }  // namespace gputrain::app

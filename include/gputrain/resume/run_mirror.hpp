@@ -5,11 +5,13 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "gputrain/checkpoint/mirror.hpp"
 #include "gputrain/job/run_lock.hpp"
 #include "gputrain/monitor/console.hpp"
 #include "gputrain/monitor/ledger.hpp"
+#include "gputrain/resume/resume_point.hpp"
 
 namespace gputrain::app {
 
@@ -31,6 +33,8 @@ class RunMirror {
   void begin(const std::filesystem::path& checkpoint);
   /// Holds copies back while other writing comes first.
   void hold(bool held);
+  /// Copies a checkpoint that other ranks wait for, at most this long.
+  CopyResult copy_now(const std::filesystem::path& checkpoint, double seconds);
   /// Tells how copies have ended, a cause once: a mirror that is gone for the night is one warning.
   void note_results();
   /// Waits until everything is copied, at most as long as `seconds_left` says, which is called again and again.
@@ -43,8 +47,9 @@ class RunMirror {
   Parts parts_;
   RunLock lock_;
   std::optional<checkpoint::Mirror> copies_;
-  std::string told_;      // the newest failure in a warning
-  bool is_away_ = false;  // the folder is not the one that is locked
+  std::vector<checkpoint::Mirror::Result> results_;  // of copy_now(), not told yet
+  std::string told_;                                 // the newest failure in a warning
+  bool is_away_ = false;                             // the folder is not the one that is locked
 };
 
 }  // namespace gputrain::app

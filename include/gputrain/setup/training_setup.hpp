@@ -2,10 +2,12 @@
 #pragma once
 
 #include <chrono>
+#include <ctime>
 #include <filesystem>
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "gputrain/comm/process_groups.hpp"
@@ -87,7 +89,10 @@ struct JobDatasets : data::DatasetSplits {
 /// Use of the datasets: a model that only reads may have another head than the job's task learns with. For planning,
 /// the pretrained weights need not be there.
 enum class Purpose { learning, reading, planning };
-JobDatasets open_datasets(const Job& job, Purpose purpose = Purpose::learning);
+/// Opens the data. Chat templates may write the date: `time`, or time_of_texts().
+JobDatasets open_datasets(const Job& job, Purpose purpose = Purpose::learning, const std::optional<std::tm>& time = {});
+/// Returns the local time of the run's first attempt by the ledger in its folder, or, before there is one, now.
+std::tm time_of_texts(const Job& job);
 /// Returns the same for training data that is open already.
 JobDatasets datasets_of(const Job& job, std::shared_ptr<const data::Dataset> train);
 /// Returns the facts of the training data for the job's model.

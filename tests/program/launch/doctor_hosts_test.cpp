@@ -159,6 +159,21 @@ TEST_F(DoctorOfHosts, FindsFullDiskOfOneHost) {
   }
 }
 
+TEST_F(DoctorOfHosts, NamesHostsThatDoNotShareTheRunFolder) {
+  fs::create_directory(folder_ / "disk");
+  const std::string job = write_gpt_job(folder_, "output_dir: '" + (folder_ / "disk/run") + "'\n");
+  EXPECT_THAT(doctor({job}).out, Not(HasSubstr("not see")));
+  hosts_->change(2, {"mount", "-t", "tmpfs", "tmpfs", folder_ / "disk"});
+  const Result alone = doctor({job});
+  EXPECT_THAT(alone.out, ContainsRegex("folder +warn h2 does not see")) << alone.err;
+  const std::string sharded =
+      write_gpt_job(folder_, "output_dir: '" + (folder_ / "disk/run") + "'\nparallel: {shard: optimizer}\n");
+  const Result parts = doctor({sharded});
+  EXPECT_EQ(parts.exit_code, 6) << parts.err;
+  EXPECT_THAT(parts.out, ContainsRegex("folder +bad +h2 does not see"));
+  EXPECT_TRUE(fs::is_empty(folder_ / "disk"));  // no mark stays
+}
+
 TEST_F(DoctorOfHosts, SaysWhyAHostCannotBeExamined) {
   hosts_->forget_key_of(2);
   const Result result = doctor({}, "h1,h2");

@@ -1,4 +1,4 @@
-// Hosts that do not share the run folder, or not all of it.
+// Hosts that do not share the run folder, or not all of it, the mirror or the data.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -18,6 +18,7 @@ namespace gputrain::testing_support {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 using ::testing::Not;
 using Settings = std::vector<std::string>;
@@ -65,9 +66,9 @@ TEST_P(SharedFolderOfParts, IsMissedAtOnce) {
   // The data is not there either: who is missing the folder says so first.
   const Result result = launch({GetParam(), "data.train={format: text, path: /nowhere}"});
   EXPECT_LT(std::chrono::steady_clock::now() - begin, testing::patience(std::chrono::seconds(15)));
-  EXPECT_EQ(result.exit_code, 6) << result.err;
-  EXPECT_THAT(result.err, AllOf(HasSubstr("the hosts do not share the run folder: rank 1 on "), HasSubstr(run_),
-                                HasSubstr("mount one disk there on every host")));
+  EXPECT_EQ(result.exit_code, 2) << result.err;
+  EXPECT_THAT(result.err, AllOf(ContainsRegex("rank 1 on [^ ]+ does not see the run folder of rank 0 on "),
+                                HasSubstr("it is not on a shared disk"), HasSubstr(run_), HasSubstr("--output-dir")));
   for (const int host : {1, 2})
     on(host, "ls -AR " + disk_ + " | grep -e gputrain- -e ckpt && exit 1; true");  // no mark, no checkpoint
 }
@@ -75,15 +76,15 @@ TEST_P(SharedFolderOfParts, IsMissedAtOnce) {
 TEST_F(SharedFolder, IsNoTopicWhenItIsShared) {
   const Result result = launch({"parallel.shard=parameters"});
   EXPECT_EQ(result.exit_code, 0) << result.err;
-  EXPECT_THAT(result.err, Not(HasSubstr("share the run folder")));
+  EXPECT_THAT(result.err, Not(HasSubstr("not see")));
 }
 
 TEST_F(SharedFolder, IsNotNeededToTrainButToGoOn) {
   give_each_host_its_own_disk();
   const Result first = launch({});
   ASSERT_EQ(first.exit_code, 0) << first.err;
-  EXPECT_THAT(first.err, AllOf(HasSubstr("the hosts do not share the run folder: rank 1 on "),
-                               HasSubstr("Rank 0 saves alone"), HasSubstr("before a restart")));
+  EXPECT_THAT(first.err, AllOf(HasSubstr(" does not see the run folder of rank 0 on "), HasSubstr("Rank 0 saves alone"),
+                               HasSubstr("before a restart")));
   const Settings further{"train.max_steps=25"};
   const Result blind = launch(further);
   EXPECT_EQ(blind.exit_code, 5) << blind.out;
@@ -103,6 +104,76 @@ TEST_F(SharedFolder, IsNotNeededToTrainButToGoOn) {
   const Result result = launch(further);
   EXPECT_EQ(result.exit_code, 0) << result.err;
   EXPECT_THAT(result.out, HasSubstr("resume  step 20 "));
+}
+
+TEST_F(SharedFolder, IsNotNeededToGoOnWithAMirror) {
+  const std::string whole = folder_ / "whole", mirror = folder_ / "mirror";
+  const Result at_once =
+      gputrain({"launch", "--hosts", "h1,h2", "run", job_, "--output-dir", whole, "--set", "train.max_steps=30"},
+               hosts_->environment());
+  ASSERT_EQ(at_once.exit_code, 0) << at_once.err;
+  give_each_host_its_own_disk();
+  const auto until = [&](const std::string& steps) {
+    return Settings{"train.max_steps=" + steps, "checkpoint.mirror=" + mirror};
+  };
+  const Result first = launch(until("20"));
+  ASSERT_EQ(first.exit_code, 0) << first.err;
+  EXPECT_THAT(first.err, Not(HasSubstr("before a restart")));
+  const Result second = launch(until("25"));
+  ASSERT_EQ(second.exit_code, 0) << second.err;
+  EXPECT_THAT(second.out, HasSubstr("resume  step 20 "));
+
+  // The newest one was not copied when the run died, and cannot be copied now: all go back.
+  std::filesystem::remove_all(mirror + "/step-00000025");
+  on(1, "mount --bind " + mirror + " " + mirror + "; mount -o remount,ro,bind " + mirror);
+  const Result back = launch(until("27"));
+  ASSERT_EQ(back.exit_code, 0) << back.err;
+  EXPECT_THAT(back.out, HasSubstr("resume  step 20 "));
+  EXPECT_THAT(back.err, HasSubstr("checkpoint skipped: "));
+
+  // It can be copied: the others wait for that.
+  on(1, "umount " + mirror);
+  const Result copied = launch(until("30"));
+  ASSERT_EQ(copied.exit_code, 0) << copied.err;
+  EXPECT_THAT(copied.out, HasSubstr("resume  step 27 "));
+  on(1, "cp " + run_ + "/model.safetensors " + (folder_ / "resumed"));
+  EXPECT_EQ(read_file(folder_ / "resumed"), read_file(whole + "/model.safetensors"));
+
+  on(1, "rm -r " + run_);  // another host has taken the place of that of rank 0
+  const Result replaced = launch(until("35"));
+  ASSERT_EQ(replaced.exit_code, 0) << replaced.err;
+  EXPECT_THAT(replaced.out, HasSubstr("resume  step 30 "));
+}
+
+TEST_F(SharedFolder, IsNoPlaceForAMirrorThatOneHostSees) {
+  give_each_host_its_own_disk();
+  const Result result = launch({"checkpoint.mirror=" + disk_ + "/mirror"});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.err, AllOf(HasSubstr("checkpoint.mirror " + disk_ + "/mirror: rank 1 on "),
+                                HasSubstr("the run could not go on from it"), HasSubstr("before a restart")));
+}
+
+TEST_F(SharedFolder, IsToldOfDataThatOneHostLacksOrHasOtherwise) {
+  give_each_host_its_own_disk();
+  const std::string text = folder_ / "text.txt", own = disk_ + "/own.txt";
+  const Settings settings{"data.train={format: text, path: '" + own + "'}"};
+  on(1, "cp " + text + " " + own);
+  const Result missing = launch(settings);
+  EXPECT_EQ(missing.exit_code, 3) << missing.out;
+  EXPECT_THAT(missing.err, ContainsRegex("rank 1 on [^ ]+ does not see data.train.path, and rank 0 on [^ ]+ does"));
+  const Result missing_first = launch(settings, "h2,h1");
+  EXPECT_EQ(missing_first.exit_code, 3) << missing_first.out;
+  EXPECT_THAT(missing_first.err, ContainsRegex("rank 0 on [^ ]+ does not see data.train.path, and rank 1 on "));
+
+  on(2, "head -c 3000 " + text + " > " + own);
+  const Result shorter = launch(settings);
+  EXPECT_EQ(shorter.exit_code, 3) << shorter.out;
+  EXPECT_THAT(shorter.err, ContainsRegex("not the same data on every host: [0-9,]+ samples for rank 1 on "));
+
+  on(2, "tr ca ac < " + text + " > " + own);
+  const Result other = launch(settings);
+  EXPECT_EQ(other.exit_code, 0) << other.err;
+  EXPECT_THAT(other.err, HasSubstr("data.train has other content for rank 1 on "));
 }
 
 TEST_F(SharedFolder, IsNotStartedOverBesideNewerCheckpoints) {

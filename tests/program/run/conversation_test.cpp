@@ -1,5 +1,7 @@
 // From conversations in a file to a model that answers: data show, run, generate --chat, export.
 #include <filesystem>
+#include <map>
+#include <memory>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -9,6 +11,7 @@
 #include <nlohmann/json.hpp>
 
 #include "support/byte_tokenizer.hpp"
+#include "support/ports.hpp"
 #include "support/program.hpp"
 #include "support/rank_runs.hpp"
 
@@ -58,6 +61,37 @@ struct ConversationTest : ::testing::Test {
     return "tokenizer: published, tokenizer_path: " + (folder / "tokenizer") + ", packing: true, max_length: 64";
   }
 };
+
+/// A host in another time zone has another date.
+TEST_F(ConversationTest, HasTheDateOfRankZeroOnEveryHost) {
+  const std::string dated =
+      folder.write("dated.jinja",
+                   "{{- '<|im_start|>system\n' + strftime_now('%j') + '<|im_end|>\n' -}}{%- for m in messages -%}"
+                   "{{- '<|im_start|>' + m.role + '\n' + m.content + '<|im_end|>\n' -}}{%- endfor -%}");
+  const std::vector<std::string> command{gputrain_path(),
+                                         "run",
+                                         job(published(), "{max_steps: 2, global_batch_size: 4}"),
+                                         "--output-dir",
+                                         folder / "run",
+                                         "--set",
+                                         "data.text.chat_template=" + dated};
+  const std::string port = std::to_string(::gputrain::testing::free_port());
+  RankPrograms programs;
+  for (const char* rank : {"0", "1"}) {
+    programs.push_back(std::make_unique<Program>(
+        command, std::map<std::string, std::string>{{"RANK", rank},
+                                                    {"LOCAL_RANK", "0"},
+                                                    {"WORLD_SIZE", "2"},
+                                                    {"LOCAL_WORLD_SIZE", "1"},
+                                                    {"MASTER_ADDR", "127.0.0.1"},
+                                                    {"MASTER_PORT", port},
+                                                    *kFromDisk.begin(),
+                                                    {"TZ", rank[0] == '0' ? "EARLY+12" : "LATE-13"}}));
+  }
+  const Result result = wait_for(programs);
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.err, Not(HasSubstr("has other content")));
+}
 
 TEST_F(ConversationTest, IsShownWithWhatIsLearned) {
   const std::string path = job(published(), "{max_steps: 1}");
