@@ -38,7 +38,7 @@ READ_DSTACK = """
 import sys, yaml
 from dstack._internal.core.models.configurations import parse_run_configuration
 task = parse_run_configuration(yaml.safe_load(open(sys.argv[1])))
-print(task.nodes, task.resources.gpu.count.min if task.resources.gpu else "")
+print(task.nodes, task.resources.gpu.count.min)
 """
 READ_COMPOSE = """
 import json, sys, yaml, jsonschema
@@ -104,7 +104,7 @@ class SchedulerParsers(unittest.TestCase):
 
     def test_dstack_reads_its_task(self):
         programs = environment("dstack", "dstack==0.22.5")
-        self.reads(programs, READ_DSTACK, self.containers("dstack"), "2")
+        self.reads(programs, READ_DSTACK, self.containers("dstack"), "2 0")
 
     def test_composes_schema_allows_its_file(self):
         programs = environment("compose", "jsonschema==4.26.0", "PyYAML==6.0.3", alone=["docker-compose==1.29.2"])
@@ -129,7 +129,7 @@ class SchedulerParsers(unittest.TestCase):
         prepare = f'mount --bind {self.folder}/opt /opt; ip link set lo up; exec "$@"'
         self.must("unshare", "--mount", "--net", "sh", "-ec", prepare, "sh",
                   programs / "ansible-playbook", "-i", hosts, play, "-e", f"archive={archive}", "-e",
-                  f"folder={self.folder}/work", env={**os.environ, "OMP_NUM_THREADS": "1", "HOME": str(self.folder)})
+                  f"folder={self.folder}/work", env={**os.environ, "OMP_NUM_THREADS": "1"})
         self.assertTrue((self.folder / "opt/gputrain/bin/gputrain").exists())
         found = self.losses(self.folder / "run")
         self.must(PROGRAM, "run", self.folder / "job.yaml", "--output-dir", self.folder / "one")
