@@ -84,8 +84,8 @@ class SchedulerParsers(unittest.TestCase):
         return self.export(form, "--image", "registry.example/gputrain:1", "--volume", f"shared:{self.folder}", **facts)
 
     def must(self, *words, **options):
-        done = subprocess.run([str(word) for word in words], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                              **options)
+        done = subprocess.run([str(word) for word in words], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                              text=True, **options)
         self.assertEqual(done.returncode, 0, done.stdout)
         return done.stdout
 
@@ -94,7 +94,8 @@ class SchedulerParsers(unittest.TestCase):
         printed = self.must(programs / "python", "-c", script, file).splitlines()[-1].strip()
         self.assertEqual(printed, expected)
         file.write_text(file.read_text() + "nobody_knows: 1\n")
-        self.assertNotEqual(subprocess.run([programs / "python", "-c", script, file], capture_output=True).returncode, 0)
+        again = subprocess.run([programs / "python", "-c", script, file], capture_output=True)
+        self.assertNotEqual(again.returncode, 0, "a key that nobody knows is accepted")
 
     def test_skypilot_reads_its_task(self):
         programs = environment("sky", "skypilot==0.14.1")
@@ -122,11 +123,13 @@ class SchedulerParsers(unittest.TestCase):
         self.must(ROOT / "scripts/package.sh", "--build", BUILD, "--into", self.folder / "dist")
         archive, = (self.folder / "dist").glob("*.tar.gz")
         hosts = self.folder / "hosts"
-        hosts.write_text("".join(f"{name} ansible_host=127.0.0.1 ansible_connection=local "
+        hosts.write_text("".join(f"{name} ansible_host=10.79.0.1 ansible_connection=local "
                                  f"ansible_python_interpreter={programs}/python\n" for name in ("one", "two")))
         # Both hosts have one /opt, which is a folder of this test, and a network that no other test uses.
         (self.folder / "opt").mkdir()
-        prepare = f'mount --bind {self.folder}/opt /opt; ip link set lo up; exec "$@"'
+        prepare = (f"mount --bind {self.folder}/opt /opt; ip link set lo up; "
+                   "ip link add hosts type veth peer name other; ip link set other up; "
+                   'ip addr add 10.79.0.1/24 dev hosts; ip link set hosts up; exec "$@"')
         self.must("unshare", "--mount", "--net", "sh", "-ec", prepare, "sh",
                   programs / "ansible-playbook", "-i", hosts, play, "-e", f"archive={archive}", "-e",
                   f"folder={self.folder}/work", env={**os.environ, "OMP_NUM_THREADS": "1"})
