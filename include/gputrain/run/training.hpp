@@ -78,7 +78,8 @@ class Training {
   std::string what_lasts_longer() const;
   void write_merged();
   void tell_end(const monitor::Summary& summary, const Expectation& expectation);
-  std::optional<RunCost> cost() const;
+  std::optional<train::Spending> cost() const;
+  double seconds_left() const;
   monitor::Summary summary_now() const;
   void finish(const monitor::Summary& summary, const Expectation& expectation, const checkpoint::NamedTensors& adapter);
 
