@@ -213,6 +213,9 @@ struct PlanCommand {
   std::string device_memory;      // size such as "80GiB"; empty: that of the named GPUs, or of a GPU here
   std::vector<std::string> gpus;  // kinds of GPUs to compare, with prices of an hour: "4090=0.40"; empty: one kind
   RateSources rates;              // `gpus` is set for each of these kinds
+  std::string prices = {};        // file with prices of rented GPUs; empty: none
+  double interruptions = 0.05, save_seconds = 10, restart_seconds = 300;  // of rented machines, see RentTerms
+  int on_demand_nodes = 0;
   bool json = false;
 };
 struct InitRequest {
@@ -246,18 +249,19 @@ int ckpt_verify_command(const std::string& path, bool json);
 int ckpt_prune_command(const PruneRequest& request);
 
 /// Names of the subcommands in libgputrain.so: NAME_command is the function above.
-#define GPUTRAIN_VERBS(V)                                                                                         \
-  V(run)                                                                                                          \
-  V(eval)                                                                                                         \
-  V(generate)                                                                                                     \
-  V(predict)                                                                                                      \
-  V(embed)                                                                                                        \
-  V(export_model)                                                                                                 \
-  V(fetch)                                                                                                        \
-  V(doctor)                                                                                                       \
-  V(replay) V(bench_train) V(bench_one) V(bench_comm) V(bench_data) V(validate) V(config) V(schema) V(list)       \
-      V(describe) V(names) V(audit) V(tokenize) V(ctl) V(top) V(compare) V(data_show) V(version) V(plan) V(sweep) \
-          V(init) V(import_job) V(ckpt_ls) V(ckpt_verify) V(ckpt_prune)
+#define GPUTRAIN_VERBS(V)                                                                                              \
+  V(run)                                                                                                               \
+  V(eval)                                                                                                              \
+  V(generate)                                                                                                          \
+  V(predict)                                                                                                           \
+  V(embed)                                                                                                             \
+  V(export_model)                                                                                                      \
+  V(fetch)                                                                                                             \
+  V(doctor)                                                                                                            \
+  V(replay)                                                                                                            \
+  V(bench_train) V(bench_one) V(bench_comm) V(bench_data) V(validate) V(config) V(schema) V(list) V(describe) V(names) \
+      V(audit) V(tokenize) V(ctl) V(top) V(compare) V(data_show) V(version) V(plan) V(sweep) V(init) V(import_job)     \
+          V(ckpt_ls) V(ckpt_verify) V(ckpt_prune)
 
 /// Table of subcommands that the library exports as gputrain_verbs.
 struct Verbs {
