@@ -92,8 +92,7 @@ void Training::resume_run() {
   const DataIdentity identity = identity_of(setup_);
   earlier.check_data(progress_, identity, request_.accept);
   if (!request_.accept) earlier.refuse_if_stuck(progress_);
-  const bool is_evaluated = !setup_.datasets.val || progress_.is_evaluated();
-  if (progress_.step < setup_.plan.total_steps || !is_evaluated) earlier.refuse_if_spent();
+  if (!is_finished()) earlier.refuse_if_spent();
   progress_.ordered_rate = earlier.ordered_rate(progress_, checkpointing_.branch());
   truncate_later_history();
   tell_of_kept_batch(setup_.plan.batch);
@@ -344,6 +343,7 @@ train::Stop Training::test() {
     for (const auto& [name, value] : known) progress_.metrics[name] = value;
     if (!known.empty()) return train::Stop::none;
   }
+  is_testing_ = true;
   const auto evaluator = make_evaluator(spec_, setup_.datasets.test, setup_, "test");
   train::StopPoll poll(setup_.context.groups, [this] { return own_stop(); });
   const auto metrics = evaluator.run(*setup_.built.model, setup_.context.groups, poll);

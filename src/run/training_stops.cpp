@@ -80,13 +80,24 @@ train::Stop Training::own_stop() {
   if (signalled != train::Stop::none) return signalled;
   if (is_leaving()) return train::Stop::notice;
   if (setup_.context.rank() != 0) return train::Stop::none;
-  if (const auto spending = cost(); spending && spending->is_over()) return train::Stop::spent;
+  const auto spending = cost();
+  if (spending && spending->is_over() && (is_testing_ || !is_finished())) return train::Stop::spent;
   const auto& limit = spec_.limits.max_duration;
   if (limit && seconds_since_process_start() >= limit->seconds) return train::Stop::max_duration;
-  // The previous attempt may have stopped early.
+  return planned_end();
+}
+
+/// Returns the end that is part of the job and is reached, perhaps in the previous attempt.
+train::Stop Training::planned_end() const {
   if (train::is_patience_over(spec_.eval.early_stopping, progress_)) return train::Stop::early_stop;
   const double max_seconds = setup_.plan.max_seconds;
   return max_seconds > 0 && progress_.train_seconds >= max_seconds ? train::Stop::max_time : train::Stop::none;
+}
+
+/// Returns whether nothing is left to train or to evaluate on data.val.
+bool Training::is_finished() const {
+  const bool is_trained = progress_.step >= setup_.plan.total_steps || planned_end() != train::Stop::none;
+  return is_trained && (!setup_.datasets.val || progress_.is_evaluated());
 }
 
 /// Restores the newest good checkpoint and continues with the data after the present step. The same data would diverge

@@ -69,6 +69,8 @@ class Training {
   void finish_mirror();
   void truncate_later_history();
   train::Stop own_stop();
+  train::Stop planned_end() const;
+  bool is_finished() const;
   bool is_leaving();
   std::string notice_text() const;
   std::string rate_text() const;
@@ -107,6 +109,7 @@ class Training {
   train::SaveRequests save_requests_;
   std::unique_ptr<cloud::NoticeWatcher> notices_;  // on one rank per machine
   bool notice_told_ = false, way_made_ = false;
+  bool is_testing_ = false;
   train::Stop stop_ = train::Stop::none;  // why training has ended
 
   struct Reached {  // state after the newest step
