@@ -249,19 +249,18 @@ int ckpt_verify_command(const std::string& path, bool json);
 int ckpt_prune_command(const PruneRequest& request);
 
 /// Names of the subcommands in libgputrain.so: NAME_command is the function above.
-#define GPUTRAIN_VERBS(V)                                                                                              \
-  V(run)                                                                                                               \
-  V(eval)                                                                                                              \
-  V(generate)                                                                                                          \
-  V(predict)                                                                                                           \
-  V(embed)                                                                                                             \
-  V(export_model)                                                                                                      \
-  V(fetch)                                                                                                             \
-  V(doctor)                                                                                                            \
-  V(replay)                                                                                                            \
-  V(bench_train) V(bench_one) V(bench_comm) V(bench_data) V(validate) V(config) V(schema) V(list) V(describe) V(names) \
-      V(audit) V(tokenize) V(ctl) V(top) V(compare) V(data_show) V(version) V(plan) V(sweep) V(init) V(import_job)     \
-          V(ckpt_ls) V(ckpt_verify) V(ckpt_prune)
+#define GPUTRAIN_VERBS(V)                                                                                         \
+  V(run)                                                                                                          \
+  V(eval)                                                                                                         \
+  V(generate)                                                                                                     \
+  V(predict)                                                                                                      \
+  V(embed)                                                                                                        \
+  V(export_model)                                                                                                 \
+  V(fetch)                                                                                                        \
+  V(doctor)                                                                                                       \
+  V(replay) V(bench_train) V(bench_one) V(bench_comm) V(bench_data) V(validate) V(config) V(schema) V(list)       \
+      V(describe) V(names) V(audit) V(tokenize) V(ctl) V(top) V(compare) V(data_show) V(version) V(plan) V(sweep) \
+          V(init) V(import_job) V(ckpt_ls) V(ckpt_verify) V(ckpt_prune)
 
 /// Table of subcommands that the library exports as gputrain_verbs.
 struct Verbs {

@@ -373,6 +373,16 @@ TEST_F(LiveRun, EvaluatesNothingOnceItHasCostTooMuch) {
   EXPECT_THAT(again.err, AllOf(HasSubstr("nothing is trained or evaluated"), HasSubstr("--set limits.max_cost=")));
 }
 
+TEST_F(LiveRun, StaysDoneBeyondItsCost) {
+  const std::vector<std::string> words{"--set", "train.max_time=1s"};
+  ASSERT_EQ(Program(endless(folder_, words)).wait().exit_code, 0);
+  auto again = words;
+  again.insert(again.end(), {"--set", "limits.price_per_hour=3600", "--set", "limits.max_cost=0.01"});
+  const Result result = Program(endless(folder_, again)).wait();
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_EQ(summary(run_)["status"], "done");
+}
+
 TEST_F(LiveRun, TellsItsCostWhereverItIsWatched) {
   Program program(endless(folder_, {"--set", "limits.price_per_hour=3600", "--set", "limits.max_cost=9000"}));
   ASSERT_TRUE(program.prints("cost    "));
