@@ -213,6 +213,9 @@ struct PlanCommand {
   std::string device_memory;      // size such as "80GiB"; empty: that of the named GPUs, or of a GPU here
   std::vector<std::string> gpus;  // kinds of GPUs to compare, with prices of an hour: "4090=0.40"; empty: one kind
   RateSources rates;              // `gpus` is set for each of these kinds
+  std::string prices = {};        // file with prices of rented GPUs; empty: none
+  double interruptions = 0.05, save_seconds = 10, restart_seconds = 300;  // of rented machines, see RentTerms
+  int on_demand_nodes = 0;
   bool json = false;
 };
 struct InitRequest {

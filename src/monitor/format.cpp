@@ -57,6 +57,8 @@ std::string fixed(double value) {
   return print(kFormats[digits], value);
 }
 
+std::string money(double sum) { return sum >= 0.01 || sum == 0 ? print("%.2f", sum) : significant(sum); }
+
 std::string duration(double seconds) {
   if (!std::isfinite(seconds)) return "?";
   if (seconds > 0 && seconds < 0.00995) return print("%.1fms", seconds * 1000);

@@ -68,6 +68,8 @@ constexpr std::array kMeasurements{
     Measurement{"disk/free_share", gauge, "Free part of the disk of the run folder"},
     Measurement{"disk/free_bytes", gauge, "Free space on the disk of the run folder"},
     Measurement{"cost_total", counter, "What the run has cost so far, by limits.price_per_hour"},
+    Measurement{"cost_limit", gauge, "limits.max_cost: the most that the run may cost"},
+    Measurement{"cost_expected", gauge, "What the whole run is expected to cost, by the time that it still takes"},
     Measurement{"alerts_firing", gauge, "1 while an alert of the job is firing"},
 };
 

@@ -44,6 +44,7 @@ void write_summary(const std::filesystem::path& path, const Summary& summary) {
       {"peak_memory_bytes", summary.peak_memory_bytes},
   };
   if (summary.cost) object["cost"] = *summary.cost;
+  if (summary.cost_limit) object["cost_limit"] = *summary.cost_limit;
   if (!summary.stopped_by.empty()) object["stopped_by"] = summary.stopped_by;
   if (summary.sent_bytes_per_step > 0) {
     object["communication"] = {{"bytes_per_step", summary.sent_bytes_per_step},

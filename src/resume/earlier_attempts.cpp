@@ -12,6 +12,7 @@
 #include "gputrain/monitor/format.hpp"
 #include "gputrain/monitor/ledger.hpp"
 #include "gputrain/resume/attempt_history.hpp"
+#include "gputrain/train/spending.hpp"
 
 namespace gputrain::app {
 
@@ -88,14 +89,19 @@ double EarlierAttempts::seconds() const {
 
 void EarlierAttempts::refuse_if_spent() const {
   const auto& limits = job_.spec().limits;
-  const double most = limits.max_cost.value_or(0), cost = seconds() / 3600 * limits.price_per_hour.value_or(0);
-  const std::string own = limits.max_cost && cost >= most ? monitor::significant(cost) : "";
-  const std::string spent = setup_.context.groups.from_rank_zero(own, "what earlier attempts have cost");
+  const train::Spending own{.sum = seconds() / 3600 * limits.price_per_hour.value_or(0),
+                            .per_hour = limits.price_per_hour.value_or(0),
+                            .most = limits.max_cost};
+  const std::string told = own.is_over() ? std::to_string(own.sum) : "";
+  const std::string spent = setup_.context.groups.from_rank_zero(told, "what earlier attempts have cost");
   if (spent.empty()) return;
-  throw Error(ExitCode::no_restart, {.what = "earlier attempts have cost " + spent + " and limits.max_cost is " +
-                                             monitor::significant(most) + ": nothing is trained",
-                                     .where = folder_.string(),
-                                     .hint = "raise limits.max_cost to go on"});
+  train::Spending spending = own;
+  spending.sum = std::stod(spent);
+  throw Error(ExitCode::no_restart,
+              {.what = "earlier attempts have cost " + monitor::money(spending.sum) + " and limits.max_cost is " +
+                       monitor::significant(*spending.most) + ": nothing is trained or evaluated",
+               .where = folder_.string(),
+               .hint = "--set " + spending.setting_to_go_on() + ", or another value above it, goes on"});
 }
 
 std::optional<train::OrderedRate> EarlierAttempts::ordered_rate(const train::Progress& progress, int64_t branch) const {

@@ -55,8 +55,7 @@ void AlertWatch::look() {
     board.set("disk/free_bytes", static_cast<double>(space.available));
     board.set("disk/free_share", static_cast<double>(space.available) / static_cast<double>(space.capacity));
   }
-  if (parts_.cost.per_second > 0)
-    board.set("cost_total", parts_.cost.per_second * (parts_.cost.earlier_seconds + seconds_since_process_start()));
+  note_cost();
   note_ended_programs();
   const double now = std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
   const auto values = board.values();
@@ -67,6 +66,18 @@ void AlertWatch::look() {
   board.set("alerts_firing", firing.empty() ? 0 : 1);
   board.set_alerts(firing);
   for (const auto& change : changes) act(change, step);
+}
+
+/// Shows what the run costs, and with the time that its newest log line expects, what it costs in the end.
+void AlertWatch::note_cost() {
+  const auto& [per_second, earlier_seconds] = parts_.cost;
+  if (per_second <= 0) return;
+  const double total = per_second * (earlier_seconds + seconds_since_process_start());
+  parts_.board.set("cost_total", total);
+  const auto values = parts_.board.values();
+  const auto left = values.find("time/left_seconds");
+  if (left != values.end() && left->second.most > 0)
+    parts_.board.set("cost_expected", total + per_second * left->second.most);
 }
 
 void AlertWatch::act(const monitor::AlertRules::Change& change, int64_t step) {

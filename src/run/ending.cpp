@@ -36,7 +36,9 @@ StopWords words_of(train::Stop stop) {
     case train::Stop::ordered:
       return {"order", "stopped by an order"};
     case train::Stop::spent:
-      return {"limits", "limits.max_cost or limits.idle reached"};
+      return {"limits.max_cost", "limits.max_cost reached"};
+    case train::Stop::idle:
+      return {"limits.idle", "limits.idle reached"};
     case train::Stop::interrupted:
       return {"SIGINT", "interrupted (SIGINT)"};
     default:
@@ -208,16 +210,12 @@ std::string result_text(const EndingPage& page) {
   return result;
 }
 
-std::string cost_text(const RunCost& cost) {
-  return significant(cost.sum) + (cost.most ? " of " + significant(*cost.most) : "") + "  " +
-         significant(cost.per_hour) + " per hour";
-}
-
 void print_next(monitor::Console& console, const EndingPage& page) {
   const monitor::Summary& summary = page.summary;
-  if (summary.status == "stopped" && summary.step > 0) {
+  const bool is_spent = summary.stopped_by == "limits.max_cost";
+  if (summary.status == "stopped" && (summary.step > 0 || is_spent)) {
     const std::string where = "goes on from step " + grouped(summary.step) +
-                              (summary.stopped_by == "limits" ? "; where limits.max_cost is spent, raise it" : "");
+                              (summary.stopped_by == "limits.idle" ? "; see first why the GPUs had no work" : "");
     if (!page.go_on.empty()) return console.command("next", page.go_on, where);
     console.line("next", page.same + " " + where);
   } else if (summary.first_step_seconds == 0 && summary.status == "done") {
@@ -239,7 +237,7 @@ void print_ending(monitor::Console& console, const EndingPage& page) {
                                                               monitor::duration(summary.wall_seconds));
   if (const std::string result = result_text(page); !result.empty()) console.line("result", result);
   if (summary.first_step_seconds > 0) console.line("speed", speed_text(summary));
-  if (page.cost) console.line("cost", cost_text(*page.cost));
+  if (page.cost) console.line("cost", page.cost->text());
   print_next(console, page);
   const bool has_adapter = std::filesystem::exists(page.folder.adapter());
   const bool has_curve = std::filesystem::exists(page.folder.metrics());

@@ -39,11 +39,9 @@ int64_t after_in(const std::string& query) {
   return number;
 }
 
-/// Returns the rules of limits.max_cost and limits.idle.
+/// Returns the rule of limits.idle.
 std::vector<monitor::AlertSpec> rules_of(const train::LimitsSpec& limits) {
   std::vector<monitor::AlertSpec> rules;
-  if (limits.max_cost)
-    rules.push_back({.metric = "cost_total", .op = ">=", .value = *limits.max_cost, .action = train::kEnd});
   if (limits.idle)
     rules.push_back({.metric = "gpu/most_utilization_ratio",
                      .op = "<",
@@ -113,6 +111,7 @@ void Live::begin(const train::Progress& progress, double earlier_seconds, const 
   const auto limits = rules_of(job_.spec().limits);
   rules.insert(rules.end(), limits.begin(), limits.end());
   const double price = job_.spec().limits.price_per_hour.value_or(0);
+  if (const auto& most = job_.spec().limits.max_cost) board_.set("cost_limit", *most);
   alerts_ = std::make_unique<AlertWatch>(
       AlertWatch::Parts{.alerts = std::move(rules),
                         .board = board_,
@@ -168,6 +167,7 @@ void Live::end(const monitor::Summary& summary) {
     webhook_->close();
     webhook_.reset();
   }
+  if (summary.cost) board_.set("cost_total", *summary.cost);
   auto state = board_.json();
   state["settings"] = settings_for_page(job_);
   write_report(folder_, std::move(state), summary);

@@ -26,10 +26,15 @@ std::string shell_word(const std::string& word) {
 /// Returns the program's name as the user has typed it.
 std::string program() { return shell_word(program_invocation_name); }
 
-std::string with_job(const std::string& verb, const JobRequest& request) {
+/// Returns the command for the job of a request. `instead`: a setting in place of one that the request may have.
+std::string with_job(const std::string& verb, const JobRequest& request, const std::string& instead = "") {
   std::string command = program() + " " + verb + " " + shell_word(request.file);
-  for (const std::string& setting : request.set)
-    if (!setting.starts_with("checkpoint.resume=")) command += " --set " + shell_word(setting);
+  const std::string replaced = instead.substr(0, instead.find('=') + 1);
+  for (const std::string& setting : request.set) {
+    const bool is_replaced = !replaced.empty() && setting.starts_with(replaced);
+    if (!is_replaced && !setting.starts_with("checkpoint.resume=")) command += " --set " + shell_word(setting);
+  }
+  if (!instead.empty()) command += " --set " + shell_word(instead);
   if (request.output_dir) command += " --output-dir " + shell_word(*request.output_dir);
   return command;
 }
@@ -52,8 +57,8 @@ std::string to_predict(const Job& job, const data::Signature& signature) {
 
 }  // namespace
 
-std::string command_to_go_on(const JobRequest& request, bool resumes) {
-  return with_job("run", request) + (resumes ? "" : " --set checkpoint.resume=auto");
+std::string command_to_go_on(const JobRequest& request, bool resumes, const std::string& setting) {
+  return with_job("run", request, setting) + (resumes ? "" : " --set checkpoint.resume=auto");
 }
 
 std::string command_to_use(const Job& job, const JobRequest& request, const JobDatasets& datasets) {

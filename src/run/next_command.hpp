@@ -10,8 +10,8 @@
 namespace gputrain::app {
 
 /// Returns the command that continues a stopped run of one rank. `resumes`: checkpoint.resume lets the same command do
-/// so.
-std::string command_to_go_on(const JobRequest& request, bool resumes);
+/// so. `setting`: one that it needs besides, "limits.max_cost=200"; empty: none.
+std::string command_to_go_on(const JobRequest& request, bool resumes, const std::string& setting = "");
 
 /// Returns a command that uses the trained model: writes text, or predicts or evaluates on the job's own data; empty:
 /// none fits.

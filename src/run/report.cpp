@@ -104,8 +104,6 @@ void write_report(const RunFolder& folder, nlohmann::ordered_json state, const m
     if (seconds.is_number()) add_tile(name, monitor::duration(seconds.get<double>()));
   }
   if (attempts.size() > 1) add_tile("of all attempts", monitor::duration(all_seconds));
-  const double cost = state["values"].value("cost_total", 0.0);
-  if (cost > 0) add_tile("cost", monitor::significant(cost));
   add_tile("memory", monitor::bytes(static_cast<double>(summary.peak_memory_bytes)));
   add_tile("exit code", std::to_string(summary.exit_code));
   state["evaluation"] = evaluation_in(folder);

@@ -236,6 +236,7 @@ void print_start_page(monitor::Console& console, const Job& job, const TrainingS
   if (!setup.context.device.is_cpu()) console.line("graph", graph_text(job.spec(), setup));
   console.line("plan", plan_text(setup, texts.saves));
   console.line("memory", texts.memory.empty() ? memory_text(job.spec(), setup) : texts.memory);
+  if (!texts.cost.empty()) console.line("cost", texts.cost);
   console.line("resume", texts.resume);
   if (!texts.watch.empty()) console.line("watch", texts.watch);
   for (const std::string& text : ineffective_settings(job, setup)) log::warning(text);

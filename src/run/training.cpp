@@ -92,7 +92,7 @@ void Training::resume_run() {
   const DataIdentity identity = identity_of(setup_);
   earlier.check_data(progress_, identity, request_.accept);
   if (!request_.accept) earlier.refuse_if_stuck(progress_);
-  if (progress_.step < setup_.plan.total_steps) earlier.refuse_if_spent();
+  if (!is_finished()) earlier.refuse_if_spent();
   progress_.ordered_rate = earlier.ordered_rate(progress_, checkpointing_.branch());
   truncate_later_history();
   tell_of_kept_batch(setup_.plan.batch);
@@ -102,9 +102,11 @@ void Training::resume_run() {
   const auto& mirror = spec_.checkpoint.mirror;
   earlier_seconds_ = earlier.seconds();
   live_.begin(progress_, earlier_seconds_, reporting_);
+  const auto spending = cost();
   print_start_page(console_, job_, setup_,
                    {.saves = pace_.text(),
                     .rate = rate_text(),
+                    .cost = spending ? spending->text() : "",
                     .resume = resume + (mirror ? "  mirror " + *mirror : "") + notice_text(),
                     .watch = live_.text(),
                     .trackers = recorder_.places()});
@@ -201,7 +203,10 @@ std::string Training::present_work() const {
 monitor::Summary Training::summary_now() const {
   monitor::Summary summary = summarize(job_, setup_.context, setup_.plan, progress_, log_);
   summary.total_seconds = earlier_seconds_ + summary.wall_seconds;
-  if (const auto known = cost()) summary.cost = known->sum;
+  if (const auto known = cost()) {
+    summary.cost = known->sum;
+    summary.cost_limit = known->most;
+  }
   return summary;
 }
 
@@ -259,6 +264,7 @@ monitor::Summary Training::train() {
   train::ProfileHook profile(profile_parts());
   train::ControlHook control(control_parts(profile));
   log_.set_more_metrics([this, &meter] { return more_metrics(meter); });
+  if (spec_.limits.price_per_hour) log_.set_cost([this] { return cost()->so_far(); });
   log_.set_model_flops(model_flops(spec_, setup_));
   std::vector<train::Hook*> hooks{&profile, &kernels_, &unused, &nonfinite_guard, &meter, &log_, &replicas, &control};
   train::SampleHook sample({reporting_, context.groups,
@@ -337,6 +343,7 @@ train::Stop Training::test() {
     for (const auto& [name, value] : known) progress_.metrics[name] = value;
     if (!known.empty()) return train::Stop::none;
   }
+  is_testing_ = true;
   const auto evaluator = make_evaluator(spec_, setup_.datasets.test, setup_, "test");
   train::StopPoll poll(setup_.context.groups, [this] { return own_stop(); });
   const auto metrics = evaluator.run(*setup_.built.model, setup_.context.groups, poll);

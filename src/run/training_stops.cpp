@@ -72,19 +72,32 @@ bool Training::is_leaving() {
   return is_urgent;
 }
 
-/// Signals and notices may reach any rank. Only rank 0 checks time limits.
+/// Signals and notices may reach any rank. Only rank 0 checks limits of time and cost. Asked before each step and each
+/// batch of an evaluation: what is over limits.max_cost does not begin.
 train::Stop Training::own_stop() {
   note_reached();
   const train::Stop signalled = train::noted_stop();
   if (signalled != train::Stop::none) return signalled;
   if (is_leaving()) return train::Stop::notice;
   if (setup_.context.rank() != 0) return train::Stop::none;
+  const auto spending = cost();
+  if (spending && spending->is_over() && (is_testing_ || !is_finished())) return train::Stop::spent;
   const auto& limit = spec_.limits.max_duration;
   if (limit && seconds_since_process_start() >= limit->seconds) return train::Stop::max_duration;
-  // The previous attempt may have stopped early.
+  return planned_end();
+}
+
+/// Returns the end that is part of the job and is reached, perhaps in the previous attempt.
+train::Stop Training::planned_end() const {
   if (train::is_patience_over(spec_.eval.early_stopping, progress_)) return train::Stop::early_stop;
   const double max_seconds = setup_.plan.max_seconds;
   return max_seconds > 0 && progress_.train_seconds >= max_seconds ? train::Stop::max_time : train::Stop::none;
+}
+
+/// Returns whether nothing is left to train or to evaluate on data.val.
+bool Training::is_finished() const {
+  const bool is_trained = progress_.step >= setup_.plan.total_steps || planned_end() != train::Stop::none;
+  return is_trained && (!setup_.datasets.val || progress_.is_evaluated());
 }
 
 /// Restores the newest good checkpoint and continues with the data after the present step. The same data would diverge
@@ -117,25 +130,42 @@ void Training::tell_end(const monitor::Summary& summary, const Expectation& expe
   const std::string& resume = spec_.checkpoint.resume;
   const bool resumes = request_.is_new || resume == "auto" || resume == "must";
   const bool is_alone = setup_.context.groups.alone();
-  print_ending(console_, {.summary = summary,
-                          .plan = setup_.plan,
-                          .expectation = expectation,
-                          .folder = folder_,
-                          .main_metric = watched_metric_of(spec_, setup_.datasets),
-                          .cost = cost(),
-                          .go_on = is_alone ? command_to_go_on(request_.job, resumes) : "",
-                          .same = same_command(resume, request_.is_new),
-                          .longer = what_lasts_longer(),
-                          .use = command_to_use(job_, request_.job, setup_.datasets)});
+  const auto spending = cost();
+  const std::string setting = stop_ == train::Stop::spent ? spending->setting_to_go_on() : "";
+  print_ending(console_,
+               {.summary = summary,
+                .plan = setup_.plan,
+                .expectation = expectation,
+                .folder = folder_,
+                .main_metric = watched_metric_of(spec_, setup_.datasets),
+                .cost = spending,
+                .go_on = is_alone ? command_to_go_on(request_.job, resumes, setting) : "",
+                .same = same_command(resume, request_.is_new) + (setting.empty() ? "" : " with --set " + setting),
+                .longer = what_lasts_longer(),
+                .use = command_to_use(job_, request_.job, setup_.datasets)});
 }
 
-/// Returns what all attempts have cost; empty: the price is unknown.
-std::optional<RunCost> Training::cost() const {
+/// Returns the seconds that the run still takes: by this attempt's steps, or else by those of earlier ones; 0: unknown,
+/// or nothing is left.
+double Training::seconds_left() const {
+  const train::Plan& plan = setup_.plan;
+  if (const double measured = log_.seconds_left(progress_); measured > 0) return measured;
+  if (progress_.step == 0 || progress_.train_seconds <= 0) return plan.is_time_limited() ? plan.max_seconds : 0;
+  const double trained = progress_.train_seconds, besides = progress_.eval_seconds + progress_.save_seconds;
+  const double per_step = trained / static_cast<double>(progress_.step);
+  return plan.seconds_left(progress_.step, trained, per_step) * (1 + besides / trained);
+}
+
+/// Returns what all attempts have cost; empty: the price is unknown. On rank 0, which alone knows of earlier ones.
+std::optional<train::Spending> Training::cost() const {
   const auto& limits = spec_.limits;
   if (!limits.price_per_hour) return std::nullopt;
-  return RunCost{.sum = (earlier_seconds_ + seconds_since_process_start()) / 3600 * *limits.price_per_hour,
-                 .per_hour = *limits.price_per_hour,
-                 .most = limits.max_cost};
+  const double price = *limits.price_per_hour / 3600, left = seconds_left();
+  train::Spending spending{.sum = (earlier_seconds_ + seconds_since_process_start()) * price,
+                           .per_hour = *limits.price_per_hour,
+                           .most = limits.max_cost};
+  if (left > 0) spending.expected = spending.sum + left * price;
+  return spending;
 }
 
 }  // namespace gputrain::app

@@ -116,7 +116,7 @@ Stop ControlHook::follow(const Order& order, Progress& progress) {
   } else if (order.verb == kEnd) {
     set_paused(false);
     tell(order, "ends after step " + grouped(progress.step), progress);
-    return Stop::spent;
+    return Stop::idle;
   } else if (order.verb == "profile" && parts_.profile.is_recording()) {
     tell(order, "records a profile already", progress);
   } else if (order.verb == "profile") {

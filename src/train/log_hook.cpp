@@ -25,7 +25,7 @@ namespace {
 
 /// Order in which columns go where a terminal is too narrow.
 namespace dispensable {
-enum : int { count, loss, eta, percent, note, rate, time, lr, norm, utilization, experts };
+enum : int { count, loss, eta, percent, note, rate, cost, time, lr, norm, utilization, experts };
 }
 
 constexpr size_t kValueWidth = 7;  // "4.29e-4"
@@ -160,12 +160,14 @@ std::vector<Column> LogHook::line_columns(const Progress& progress, const Speed&
 monitor::LiveLine LogHook::live_line(const Progress& progress) const {
   const bool is_text = reporting_.plan.tokens_per_step > 0;
   const std::string loss = shown_loss_ ? fixed(*shown_loss_) : "-";
-  return {
+  monitor::LiveLine line{
       .label = "step",
       .share = share_done(progress),
       .columns = {percent_column(progress), count_column(progress),
                   Column{"loss " + loss, 5 + kValueWidth, dispensable::loss, "1"},
                   rate_column(is_text ? left_.tokens_per_second() : left_.samples_per_second()), eta_column(progress)}};
+  if (cost_) line.columns.push_back({"cost " + cost_(), 0, dispensable::cost});
+  return line;
 }
 
 Column LogHook::count_column(const Progress& progress) const {

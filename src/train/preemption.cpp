@@ -114,7 +114,7 @@ void note_saved() noexcept { is_saved = true; }
 
 ExitCode exit_code_of(Stop stop) noexcept {
   if (stop == Stop::interrupted) return ExitCode::interrupted;
-  if (stop == Stop::spent) return ExitCode::no_restart;
+  if (stop == Stop::spent || stop == Stop::idle) return ExitCode::no_restart;
   return stop == Stop::terminated || stop == Stop::ordered ? ExitCode::terminated : ExitCode::restart;
 }
 

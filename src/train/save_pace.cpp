@@ -30,13 +30,17 @@ double seconds_between_interruptions(const InterruptionStats& record, bool with_
          (kPriorInterruptions + static_cast<double>(record.interruptions));
 }
 
+double young_save_interval(double cost, double between) { return std::sqrt(2 * cost * between); }
+
+double daly_save_interval(double cost, double between) {
+  if (cost >= 2 * between) return between;
+  const double root = std::sqrt(cost / (2 * between));
+  return young_save_interval(cost, between) * (1 + root / 3 + root * root / 9) - cost;
+}
+
 double best_save_interval(double save_cost_seconds, double seconds_between_interruptions) {
   const double cost = std::max(0.0, save_cost_seconds), between = seconds_between_interruptions;
-  double best = between;
-  if (cost < 2 * between) {
-    const double root = std::sqrt(cost / (2 * between));
-    best = std::sqrt(2 * cost * between) * (1 + root / 3 + root * root / 9) - cost;
-  }
+  double best = daly_save_interval(cost, between);
   const double affordable = cost / kLargestShare - cost;
   best = std::max(best, std::min(affordable, between / 2));
   return std::clamp(best, kShortestSeconds, kLongestSeconds);

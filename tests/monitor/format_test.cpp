@@ -26,6 +26,14 @@ TEST(Format, KeepsFourSignificantDigits) {
   EXPECT_EQ(significant(99.2), "99.2");
 }
 
+TEST(Format, GivesMoneyTwoDigitsBehindThePoint) {
+  EXPECT_EQ(money(12.4), "12.40");
+  EXPECT_EQ(money(0), "0.00");
+  EXPECT_EQ(money(0.01), "0.01");
+  EXPECT_EQ(money(4.29e-4), "4.29e-4");
+  EXPECT_EQ(money(1234567.891), "1234567.89");
+}
+
 TEST(Format, KeepsTheWidthOfNumbersInColumns) {
   EXPECT_EQ(fixed(2.986), "2.9860");
   EXPECT_EQ(fixed(0.642), "0.6420");

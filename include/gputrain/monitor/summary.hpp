@@ -24,7 +24,8 @@ struct Summary {
   std::string status = "failed";  // done | stopped | failed
   int exit_code = 1;
   std::string reason;
-  std::string stopped_by;  // cause of "stopped": limits.max_duration, notice, SIGUSR1, SIGINT, SIGTERM
+  std::string stopped_by;  // cause of "stopped": limits.max_duration, limits.max_cost, limits.idle, notice, SIGUSR1,
+                           // SIGINT, SIGTERM
   int64_t step = 0;
   double epoch = 0;
   int64_t samples = 0;
@@ -35,11 +36,12 @@ struct Summary {
   std::map<std::string, Best> best;
   double samples_per_second = 0;  // over this attempt's training time, first step excluded
   double tokens_per_second = 0;
-  double wall_seconds = 0;          // this attempt
-  double total_seconds = 0;         // all attempts
-  std::optional<double> cost = {};  // that time at limits.price_per_hour
-  double first_step_seconds = 0;    // from process start to the end of the first optimizer step
-  int64_t sent_bytes_per_step = 0;  // average of one rank for gradients and weights
+  double wall_seconds = 0;                // this attempt
+  double total_seconds = 0;               // all attempts
+  std::optional<double> cost = {};        // that time at limits.price_per_hour
+  std::optional<double> cost_limit = {};  // limits.max_cost
+  double first_step_seconds = 0;          // from process start to the end of the first optimizer step
+  int64_t sent_bytes_per_step = 0;        // average of one rank for gradients and weights
   int64_t uncompressed_bytes_per_step = 0;
   int64_t peak_memory_bytes = 0;  // device memory on a GPU; resident memory of this process on the CPU
 };

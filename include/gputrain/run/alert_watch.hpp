@@ -44,6 +44,7 @@ class AlertWatch {
   void look();
   void act(const monitor::AlertRules::Change& change, int64_t step);
   void start_program(const monitor::AlertRules::Change& change);
+  void note_cost();
   void note_ended_programs();
 
   Parts parts_;

@@ -11,6 +11,7 @@
 #include "gputrain/monitor/console.hpp"
 #include "gputrain/setup/training_setup.hpp"
 #include "gputrain/train/hooks.hpp"
+#include "gputrain/train/spending.hpp"
 #include "gputrain/train/trainer.hpp"
 
 namespace gputrain::app {
@@ -48,23 +49,17 @@ void conclude(monitor::Summary& summary, const train::Outcome& outcome, const Ex
 /// Records an end by an error in summary.json and returns that summary. Prints nothing.
 monitor::Summary record_failure(monitor::Summary summary, const std::exception& failure, const RunFolder& folder);
 
-/// What a run has cost, by limits.price_per_hour.
-struct RunCost {
-  double sum = 0, per_hour = 0;
-  std::optional<double> most;  // limits.max_cost
-};
-
 struct EndingPage {
   const monitor::Summary& summary;
   const train::Plan& plan;
   const Expectation& expectation;
   const RunFolder& folder;
-  std::string main_metric;      // "val/top1", the first of the results
-  std::optional<RunCost> cost;  // empty: the price is unknown
-  std::string go_on;            // command that continues a stopped run; empty: the same one, which several ranks share
-  std::string same;             // then: "the same command without --new"
-  std::string longer;           // what a job that has ended needs to train on
-  std::string use;              // command that uses the trained model; empty: none
+  std::string main_metric;              // "val/top1", the first of the results
+  std::optional<train::Spending> cost;  // empty: the price is unknown
+  std::string go_on;   // command that continues a stopped run; empty: the same one, which several ranks share
+  std::string same;    // then: "the same command without --new"
+  std::string longer;  // what a job that has ended needs to train on
+  std::string use;     // command that uses the trained model; empty: none
 };
 
 /// Prints the last lines of a run: done, result, speed, cost, next, files.

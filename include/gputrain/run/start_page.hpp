@@ -15,6 +15,7 @@ struct StartTexts {
   std::string memory = {};  // empty: only the memory that stays allocated all the time
   std::string saves;        // how often, if checkpoint.interval is auto
   std::string rate = {};    // the learning rate, if it is not the job's
+  std::string cost = {};    // so far and of the whole run; empty: the price is unknown
   std::string resume;       // place from which the run starts
   std::string watch = {};   // address at which it can be watched; empty: none
   std::vector<std::pair<std::string, std::string>> trackers = {};  // their names, and where they show the run

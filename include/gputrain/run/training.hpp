@@ -69,6 +69,8 @@ class Training {
   void finish_mirror();
   void truncate_later_history();
   train::Stop own_stop();
+  train::Stop planned_end() const;
+  bool is_finished() const;
   bool is_leaving();
   std::string notice_text() const;
   std::string rate_text() const;
@@ -78,7 +80,8 @@ class Training {
   std::string what_lasts_longer() const;
   void write_merged();
   void tell_end(const monitor::Summary& summary, const Expectation& expectation);
-  std::optional<RunCost> cost() const;
+  std::optional<train::Spending> cost() const;
+  double seconds_left() const;
   monitor::Summary summary_now() const;
   void finish(const monitor::Summary& summary, const Expectation& expectation, const checkpoint::NamedTensors& adapter);
 
@@ -106,6 +109,7 @@ class Training {
   train::SaveRequests save_requests_;
   std::unique_ptr<cloud::NoticeWatcher> notices_;  // on one rank per machine
   bool notice_told_ = false, way_made_ = false;
+  bool is_testing_ = false;
   train::Stop stop_ = train::Stop::none;  // why training has ended
 
   struct Reached {  // state after the newest step

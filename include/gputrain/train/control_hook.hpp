@@ -15,7 +15,7 @@
 
 namespace gputrain::train {
 
-/// The order of a limit: save and end, and do not start again.
+/// The order of limits.idle: save and end, and do not start again.
 constexpr const char* kEnd = "end";
 
 /// The key in the ledger of a rate that an order has set: in the order's line, and in that of each attempt.

@@ -103,6 +103,11 @@ class LogHook final : public Hook {
   /// Makes lines say how much of the ranks' peak rate the model uses.
   void set_model_flops(const ModelFlops& flops) { flops_ = flops; }
 
+  /// Makes the redrawn line tell what the function returns: what the run has cost so far.
+  void set_cost(std::function<std::string()> cost) { cost_ = std::move(cost); }
+
+  /// Returns the time that the run still takes from `progress` on; 0: no step of this attempt has been measured.
+  double seconds_left(const Progress& progress) const { return left_.seconds(progress); }
   double first_step_seconds() const noexcept { return first_step_seconds_; }
   /// Return averages over this attempt's steps except the first.
   double samples_per_second() const noexcept;
@@ -137,6 +142,7 @@ class LogHook final : public Hook {
   at::Device device_;
   ModelFlops flops_;
   std::function<monitor::Metrics()> more_metrics_ = [] { return monitor::Metrics(); };
+  std::function<std::string()> cost_;  // empty: the price is unknown
   Interval interval_;
   std::optional<StepResult> last_;
   std::optional<double> shown_loss_;  // in the redrawn line

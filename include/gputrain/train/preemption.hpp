@@ -24,7 +24,8 @@ enum class Stop {
   notice,
   restart,
   ordered,  // ordered by `gputrain ctl` or an alert
-  spent,    // limits.max_cost or limits.idle: do not start again
+  spent,    // limits.max_cost: do not start again
+  idle,     // limits.idle: do not start again
   interrupted,
   terminated,
   diverged

@@ -18,11 +18,15 @@ struct InterruptionStats {
 /// few losses in little time say little.
 double seconds_between_interruptions(const InterruptionStats& record, bool with_notice);
 
-/// Returns the training time between two saves that loses the least time: more saves cost more, fewer leave more work
-/// to repeat. J. W. Young, "A first order approximation to the optimum checkpoint interval", CACM 17 (1974), sqrt(2
-/// cost between); J. T. Daly, "A higher order estimate of the optimum checkpoint interval for restart dumps", FGCS 22
-/// (2006), eq. 37. Saving takes at most 5 % of the time, unless the interval would then exceed half the time between
-/// losses. Between ten seconds and one hour.
+/// Return the training time between two saves that loses the least time, for saves of `cost` seconds and a mean of
+/// `between` seconds between interruptions: more saves cost more, fewer leave more work to repeat. J. W. Young, "A
+/// first order approximation to the optimum checkpoint interval", CACM 17 (1974): sqrt(2 cost between). J. T. Daly, "A
+/// higher order estimate of the optimum checkpoint interval for restart dumps", FGCS 22 (2006), eq. 37.
+double young_save_interval(double cost, double between);
+double daly_save_interval(double cost, double between);
+
+/// Returns Daly's interval within bounds: saving takes at most 5 % of the time, unless the interval would then exceed
+/// half the time between losses. Between ten seconds and one hour.
 double best_save_interval(double save_cost_seconds, double seconds_between_interruptions);
 
 /// Measurements of rank 0 during training. A save costs the time for which training stops, plus the slowdown while the

@@ -28,6 +28,20 @@ void CommandLine::add_plan() {
                    "measured links: what `bench comm --json` printed, on one host, on several (repeatable)")
       ->allow_extra_args(false)
       ->check(not_empty);
+  auto* prices = verb->add_option("--prices", plan.prices,
+                                  "prices of rented GPUs, such as configs/prices/gpus.yaml: on demand, reserved, spot")
+                     ->check(not_empty);
+  const auto add_term = [&](const char* option, auto& value, const char* help) {
+    return verb->add_option(option, value, help)->needs(prices);
+  };
+  add_term("--interruptions", plan.interruptions, "how often an hour a spot machine is taken away (default: 0.05)")
+      ->check(CLI::Range(0.0, 1e6));
+  add_term("--save-seconds", plan.save_seconds, "time for which a save stops training (default: 10)")
+      ->check(CLI::Range(0.0, 1e6));
+  add_term("--restart-seconds", plan.restart_seconds, "time until a new machine trains (default: 300)")
+      ->check(CLI::Range(0.0, 1e6));
+  add_term("--on-demand-nodes", plan.on_demand_nodes, "also a mix: so many machines on demand, the others spot")
+      ->check(CLI::Range(1, 1 << 20));
   verb->add_flag("--json", plan.json, "print one JSON document");
   verb->footer(
       "Varies parallel.shard, replicate, tensor, pipeline, virtual_stages and\n"

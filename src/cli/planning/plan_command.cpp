@@ -19,6 +19,8 @@
 #include "gputrain/monitor/format.hpp"
 #include "gputrain/setup/compatibility.hpp"
 #include "plan_page.hpp"
+#include "price_file.hpp"
+#include "rents.hpp"
 
 namespace gputrain::app {
 namespace {
@@ -61,6 +63,24 @@ NamedGpu read_gpu(const std::string& text) {
   }
   gpu.price = price;
   return gpu;
+}
+
+/// Returns the GPUs of --gpus, or those of the file of prices, which gives their least price on demand.
+std::vector<NamedGpu> named_gpus(const PlanCommand& command, const std::optional<PriceFile>& prices) {
+  std::vector<NamedGpu> gpus;
+  for (const std::string& text : command.gpus) gpus.push_back(read_gpu(text));
+  if (gpus.empty() && prices)
+    for (const std::string& name : prices->gpus()) gpus.push_back({.name = name, .price = {}});
+  if (gpus.empty()) gpus.emplace_back();
+  for (NamedGpu& gpu : gpus) {
+    if (!prices) break;
+    if (gpu.price) {
+      throw Error(ExitCode::usage, {.what = "--gpus gives a price of " + gpu.name + ", and --prices is given, too",
+                                    .hint = "--gpus " + gpu.name + ", with the price in the file"});
+    }
+    gpu.price = prices->cheapest_on_demand(gpu.name);
+  }
+  return gpus;
 }
 
 std::string kind_of(const PlanRequest& request) {
@@ -151,8 +171,22 @@ std::string settings_that_need_less(const JobSpec& spec) {
   return names;
 }
 
-int print_offers(const Job& job, const std::vector<GpuOffer>& offers, bool json) {
-  std::printf("%s", json ? (offers_json(offers).dump(2) + "\n").c_str() : offers_page(job, offers).c_str());
+/// `prices`: null if none are given.
+int print_offers(const Job& job, const std::vector<GpuOffer>& offers, const PriceFile* prices,
+                 const PlanCommand& command) {
+  const RentTerms terms{.interruptions_per_hour = command.interruptions,
+                        .save_seconds = command.save_seconds,
+                        .restart_seconds = command.restart_seconds,
+                        .on_demand_nodes = command.on_demand_nodes};
+  const auto rents = prices != nullptr ? rents_of(offers, *prices, terms) : std::vector<Rent>();
+  if (command.json) {
+    nlohmann::json document = offers_json(offers);
+    if (prices != nullptr) document["rent"] = rents_json(rents, *prices, terms);
+    std::printf("%s\n", document.dump(2).c_str());
+  } else {
+    std::printf("%s%s", offers_page(job, offers).c_str(),
+                prices != nullptr ? rents_page(rents, *prices, terms).c_str() : "");
+  }
   if (std::ranges::any_of(offers, &GpuOffer::fits)) return 0;
   const GpuOffer& largest = *std::ranges::max_element(
       offers, {}, [](const GpuOffer& offer) { return offer.obstacle ? 0 : offer.request.device_bytes; });
@@ -169,9 +203,9 @@ int print_offers(const Job& job, const std::vector<GpuOffer>& offers, bool json)
 int plan_command(const PlanCommand& command) {
   const Job job = load_job(command.job);
   take_harmless_environment(job.spec().env);
-  std::vector<NamedGpu> gpus;
-  for (const std::string& text : command.gpus) gpus.push_back(read_gpu(text));
-  if (gpus.empty()) gpus.emplace_back();
+  std::optional<PriceFile> prices;
+  if (!command.prices.empty()) prices = read_prices(command.prices);
+  std::vector<NamedGpu> gpus = named_gpus(command, prices);
   if (gpus.size() > 1 && (!command.rates.bench_train.empty() || !command.rates.bench_comm.empty())) {
     throw Error(ExitCode::usage, {.what = "measured files are of one kind of GPU, and --gpus names several",
                                   .hint = "--gpus " + gpus.front().name});
@@ -190,8 +224,8 @@ int plan_command(const PlanCommand& command) {
   for (GpuOffer& offer : offers)
     if (!offer.obstacle) offer.plans = std::move(*next++);
   const GpuOffer& first = offers.front();
-  if (offers.size() == 1 && !first.price) return print_plan(job, first.request, first.plans, command.json);
-  return print_offers(job, offers, command.json);
+  if (offers.size() == 1 && !first.price && !prices) return print_plan(job, first.request, first.plans, command.json);
+  return print_offers(job, offers, prices ? &*prices : nullptr, command);
 }
 
 }  // namespace gputrain::app

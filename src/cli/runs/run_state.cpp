@@ -47,6 +47,8 @@ nlohmann::json state_of_any(const std::string& run) {
     values.update(nlohmann::json(end.value("metrics", nlohmann::ordered_json::object())));
     values["steps_total"] = end.value("step", int64_t{0});
     values["epoch"] = end.value("epoch", 0.0);
+    for (const auto& [name, key] : {std::pair("cost_total", "cost"), {"cost_limit", "cost_limit"}})
+      if (end.contains(key)) values[name] = end[key];
     state["has_ended"] = true;
     return state;
   }

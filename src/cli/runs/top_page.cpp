@@ -64,6 +64,7 @@ class Page {
                     coloured(state_.value("state", ""), state_.value("state", "") == "training" ? "32" : "33"),
                 progress_line(), cut(step_text()), cut(speed_text())};
     if (state_.contains("has_ended")) std::erase(lines, "-");
+    if (const std::string cost = cost_text(); !cost.empty()) lines.push_back(cut(cost));
     if (const std::string evaluated = evaluated_text(); !evaluated.empty()) lines.push_back(cut(evaluated));
     for (const auto& alert : state_["alerts"])
       lines.push_back(coloured(cut("alert " + alert.get<std::string>()), "31"));
@@ -113,6 +114,15 @@ class Page {
     percent("mfu", "train/mfu", 1);
     percent("waits for data", "time/stall_share", 2);
     return text;
+  }
+
+  /// Returns "cost 12.40 of 100  about 61.00 for the whole run"; empty: the price is unknown.
+  std::string cost_text() const {
+    const double total = value("cost_total"), limit = value("cost_limit"), expected = value("cost_expected");
+    if (std::isnan(total)) return "";
+    std::string text = "cost " + monitor::money(total);
+    if (!std::isnan(limit)) text += " of " + monitor::significant(limit);
+    return text + (expected > total ? "  about " + monitor::money(expected) + " for the whole run" : "");
   }
 
   /// Returns the newest value on data.val of the metric that decides which checkpoint is the best, and the best value;

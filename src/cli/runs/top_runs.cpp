@@ -94,6 +94,7 @@ Listed read_listed(const fs::path& run) {
   for (const PastAttempt& attempt : attempts) seconds += attempt.seconds;
   const int64_t known_step = json_value(end, "step", std::max(curves.last_step(), newest.last_step));
   const double price = std::strtod(settings["limits.price_per_hour"].c_str(), nullptr);
+  const double limit = std::strtod(settings["limits.max_cost"].c_str(), nullptr);
   const auto if_positive = [](auto value) { return value > 0 ? Listed(value) : Listed(); };
 
   Listed row;
@@ -105,6 +106,7 @@ Listed read_listed(const fs::path& run) {
   row["attempts"] = attempts.size();
   row["total_seconds"] = seconds;
   row["cost"] = if_positive(seconds / 3600 * price);
+  row["cost_limit"] = if_positive(limit);
   row["began"] = if_positive(attempts.empty() ? 0.0 : attempts.front().begin);
   row["last_sign"] = if_positive(sign);
   return row;
@@ -113,7 +115,8 @@ Listed read_listed(const fs::path& run) {
 /// Returns the row of a run whose files cannot be read.
 Listed unreadable(const fs::path& run, const std::exception& failure) {
   Listed row{{"run", run.string()}, {"state", "unreadable"}, {"reason", failure.what()}};
-  for (const char* key : {"step", "planned_steps", "best", "attempts", "total_seconds", "cost", "began", "last_sign"})
+  for (const char* key :
+       {"step", "planned_steps", "best", "attempts", "total_seconds", "cost", "cost_limit", "began", "last_sign"})
     row[key] = nullptr;
   return row;
 }
@@ -128,6 +131,13 @@ std::string state_text(const Listed& row) {
   if (state == "stopped" && !by.empty()) return state + " " + by;
   if (state == "failed" && row.contains("exit_code")) return state + " exit " + row["exit_code"].dump();
   return state == "elsewhere" ? "on " + row["host"].get<std::string>() : state;
+}
+
+/// Returns "12.40/100", or "12.40" without a limit.
+std::string cost_text(const Listed& row) {
+  if (row["cost"].is_null()) return "-";
+  const Listed& limit = row["cost_limit"];
+  return monitor::money(row["cost"]) + (limit.is_null() ? "" : "/" + monitor::significant(limit));
 }
 
 /// Returns the table of the runs, with names of at most so many characters.
@@ -155,7 +165,7 @@ TextTable table_of_runs(const std::vector<Listed>& rows, const fs::path& folder,
     table.add({shortened(name, most), shortened(state_text(row), kLongestState), shown(row["last_sign"], age),
                shown(row["step"], count) + planned,
                metric + shown(best.is_null() ? best : best["value"], monitor::significant),
-               shown(row["total_seconds"], monitor::duration), has_cost ? shown(row["cost"], monitor::significant) : "",
+               shown(row["total_seconds"], monitor::duration), has_cost ? cost_text(row) : "",
                shown(row["began"], age)});
   }
   return table;

@@ -32,6 +32,7 @@ function short(value) {
   if (size !== 0 && size < 1e-2) return value.toExponential(2).replace(/\.?0+e/, "e");
   return String(Number(value.toPrecision(4)));
 }
+const money = value => value >= 0.01 || value === 0 ? value.toFixed(2) : short(value);
 const whole = value => value === undefined || value === null ? "-" : Math.round(value).toLocaleString("en-US");
 const percent = (part, all) => all > 0 ? (100 * part / all).toFixed(1) + " %" : "-";
 const bytes = count => count === undefined ? "-" : count >= 2 ** 30 ? (count / 2 ** 30).toFixed(1) + " GiB" : (count / 2 ** 20).toFixed(0) + " MiB";

@@ -57,6 +57,8 @@ function showTiles(state) {
     ["waits for data", values["time/stall_share"] === undefined ? "-" : percent(values["time/stall_share"], 1)],
     ["left", steps > 0 && seconds && !state.attempts ? duration((steps - values.steps_total) * seconds) : "-"],
     ["of the peak rate", values["train/mfu"] === undefined ? "-" : percent(values["train/mfu"], 1)],
+    ["cost", values.cost_total > 0 ? money(values.cost_total) + (values.cost_limit > 0 ? " of " + short(values.cost_limit) : "") : "-"],
+    ["cost of the whole run", values.cost_expected > 0 && !state.attempts ? "about " + money(values.cost_expected) : "-"],
     ["attempt", short(values.attempt)],
   ].filter(([, text]) => text !== "-");
   element("tiles").replaceWith(tiles(list.concat(state.tiles ?? [])));

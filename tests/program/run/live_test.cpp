@@ -23,6 +23,7 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::Contains;
+using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::Pair;
@@ -302,13 +303,104 @@ TEST_F(LiveRun, StartsAProgramForAnAlert) {
   EXPECT_EQ(read_file(told), "a b steps_total >= 5\n");
 }
 
+/// When the ledger's newest line was written, in seconds since its process began, and in Unix time.
+std::pair<double, double> clocks_of_end(const std::string& run) {
+  const Json end = lines_of(run + "/ledger.jsonl").back();
+  return {end["process_seconds"], end["time"]};
+}
+
 TEST_F(LiveRun, EndsForGoodWhenItHasCostTooMuch) {
   const std::vector<std::string> limits{"--set", "limits.price_per_hour=3600", "--set", "limits.max_cost=4"};
   Program program(endless(folder_, limits));
   const Result result = program.wait();
   EXPECT_EQ(result.exit_code, 93);
-  EXPECT_EQ(summary(run_)["stopped_by"], "limits");
-  EXPECT_THAT(result.out, HasSubstr("(alert cost_total >= 4)"));
+  const Json end = summary(run_);
+  EXPECT_EQ(end["stopped_by"], "limits.max_cost");
+  EXPECT_EQ(end["reason"], "limits.max_cost reached, saved");
+  EXPECT_EQ(end["cost_limit"], 4);
+  EXPECT_GE(end["cost"], 4);
+  EXPECT_THAT(result.out, ContainsRegex("\ncost    [0-9.]+ of 4  3600 per hour"));
+  EXPECT_THAT(result.out, ContainsRegex("\nnext    .* --set limits.max_cost=[0-9.e+]+ .*# goes on from step"));
+
+  std::vector<double> steps;  // when their lines were written
+  for (const Json& line : lines_of(run_ + "/metrics.jsonl"))
+    if (line["kind"] == "train") steps.push_back(line["time"]);
+  ASSERT_GE(steps.size(), 2U);
+  const auto [seconds, time] = clocks_of_end(run_);
+  const double limit_reached = time - seconds + 4, of_clocks = 0.05;
+  EXPECT_LE(steps[steps.size() - 2], limit_reached + of_clocks) << "no step begins beyond the limit";
+}
+
+TEST_F(LiveRun, TakesNoStepBeyondItsCost) {
+  const std::vector<std::string> limits{"--set", "limits.price_per_hour=3600", "--set", "limits.max_cost=1e-6"};
+  const Result result = Program(endless(folder_, limits)).wait();
+  EXPECT_EQ(result.exit_code, 93) << result.err;
+  EXPECT_EQ(summary(run_)["step"], 0);
+  EXPECT_EQ(summary(run_)["stopped_by"], "limits.max_cost");
+  EXPECT_THAT(result.out, AllOf(Not(HasSubstr("step    ")), HasSubstr("nothing to save yet"),
+                                HasSubstr("--set limits.max_cost="), HasSubstr("goes on from step 0")));
+}
+
+/// A job whose evaluations would last for days.
+std::vector<std::string> evaluating(const TemporaryFolder& folder, std::vector<std::string> more) {
+  std::vector<std::string> words = endless(folder);
+  for (const char* key :
+       {"data.train=!replace {format: synthetic, vocab_size: 67, samples: 64}",
+        "data.val=!replace {format: synthetic, vocab_size: 67, samples: 10000000000}", "train.max_steps=2"})
+    words.insert(words.end(), {"--set", key});
+  words.insert(words.end(), more.begin(), more.end());
+  return words;
+}
+
+TEST_F(LiveRun, EndsAnEvaluationBeyondItsCost) {
+  const Result result = Program(evaluating(folder_, {"--set", "limits.price_per_hour=3600", "--set",
+                                                     "limits.max_cost=1e-6", "--set", "eval.at_start=true"}))
+                            .wait();
+  EXPECT_EQ(result.exit_code, 93) << result.err;
+  EXPECT_EQ(summary(run_)["stopped_by"], "limits.max_cost");
+  EXPECT_TRUE(summary(run_)["metrics"].empty());
+}
+
+TEST_F(LiveRun, EvaluatesNothingOnceItHasCostTooMuch) {
+  Program program(evaluating(folder_, {}));
+  ASSERT_TRUE(program.prints("step    2"));
+  program.signal(SIGTERM);  // in the evaluation at the end
+  ASSERT_EQ(program.wait().exit_code, 143);
+  ASSERT_EQ(summary(run_)["step"], 2);
+  const Result again =
+      Program(evaluating(folder_, {"--set", "limits.price_per_hour=3600", "--set", "limits.max_cost=0.01"})).wait();
+  EXPECT_EQ(again.exit_code, 93);
+  EXPECT_THAT(again.err, AllOf(HasSubstr("nothing is trained or evaluated"), HasSubstr("--set limits.max_cost=")));
+}
+
+TEST_F(LiveRun, StaysDoneBeyondItsCost) {
+  const std::vector<std::string> words{"--set", "train.max_time=1s"};
+  ASSERT_EQ(Program(endless(folder_, words)).wait().exit_code, 0);
+  auto again = words;
+  again.insert(again.end(), {"--set", "limits.price_per_hour=3600", "--set", "limits.max_cost=0.01"});
+  const Result result = Program(endless(folder_, again)).wait();
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_EQ(summary(run_)["status"], "done");
+}
+
+TEST_F(LiveRun, TellsItsCostWhereverItIsWatched) {
+  Program program(endless(folder_, {"--set", "limits.price_per_hour=3600", "--set", "limits.max_cost=9000"}));
+  ASSERT_TRUE(program.prints("cost    "));
+  ASSERT_TRUE(program.prints("step    3"));
+  ASSERT_TRUE(reaches(run_, "cost_expected", 1e-9));
+  const std::string metrics = net::ask(std::filesystem::path(run_), {.url = "/metrics"}).body;
+  EXPECT_THAT(metrics, AllOf(HasSubstr("\ngputrain_cost_total"), HasSubstr("\ngputrain_cost_limit"),
+                             HasSubstr("\ngputrain_cost_expected")));
+  EXPECT_THAT(gputrain({"top", run_}).out, ContainsRegex("\ncost [0-9.]+ of 9000  about [0-9.e+]+ for the whole run"));
+  EXPECT_EQ(Json::parse(gputrain({"top", run_, "--json"}).out)["runs"][0]["cost_limit"], 9000);
+  program.signal(SIGTERM);
+  const Result result = program.wait();
+  ASSERT_EQ(result.exit_code, 143);
+  EXPECT_THAT(result.out, ContainsRegex("\ncost    [0-9.]+ of 9000  3600 per hour\n"));  // the first of its lines
+  EXPECT_THAT(gputrain({"top", run_}).out, ContainsRegex("\ncost [0-9.]+ of 9000"));
+  EXPECT_EQ(summary(run_)["cost_limit"], 9000);
+  const Json page = data_in(read_file(run_ + "/report.html"));
+  EXPECT_NEAR(page["values"]["cost_total"], summary(run_)["cost"], 0.5);
 }
 
 TEST_F(LiveRun, EndsForGoodWhenAllGpusAreIdle) {
@@ -321,7 +413,7 @@ TEST_F(LiveRun, EndsForGoodWhenAllGpusAreIdle) {
   folder_.write("gpus", "utilization 10\n");
   const Result result = program.wait();
   EXPECT_EQ(result.exit_code, 93) << result.err;
-  EXPECT_EQ(summary(run_)["stopped_by"], "limits");
+  EXPECT_EQ(summary(run_)["stopped_by"], "limits.idle");
   EXPECT_THAT(result.out, HasSubstr("(alert gpu/most_utilization_ratio < 0.6"));
 }
 
@@ -356,6 +448,7 @@ TEST_F(LiveRun, AddsUpTheTimeAndTheCostOfItsAttempts) {
   const Result again =
       Program(endless(folder_, {"--set", "limits.price_per_hour=3600", "--set", more, "--accept"})).wait();
   ASSERT_EQ(again.exit_code, 0) << again.err;
+  EXPECT_THAT(again.out, ContainsRegex("\ncost    [0-9.]+  3600 per hour  about [0-9.]+ for the whole run\n"));
   const Json second = summary(run_);
   const double total = second["total_seconds"];
   EXPECT_EQ(second["attempts"], 2);
