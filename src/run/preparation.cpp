@@ -50,7 +50,9 @@ std::string look_at_run_folder(const RunRequest& request, const Job& job, const 
 JobDatasets open_on_all_ranks(const Job& job, comm::ProcessGroups& groups) {
   if (groups.alone()) return open_datasets(job);
   const std::string own = groups.rank() == 0 ? chat::text_of(time_of_texts(job)) : "";
-  return open_datasets(job, Purpose::learning, chat::local_time_from(groups.from_rank_zero(own, "time of texts")));
+  const std::string time = groups.from_rank_zero(own, "time of texts");
+  groups.control().barrier("time of texts");  // no rank must fail before all have the time
+  return open_datasets(job, Purpose::learning, chat::local_time_from(time));
 }
 
 void check_against_data(const RunRequest& request, const Job& job, const JobDatasets& datasets) {
