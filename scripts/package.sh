@@ -44,6 +44,8 @@ grep -q '^GPUTRAIN_CUDA:BOOL=ON' "$build/CMakeCache.txt" || version+=+cpu  # as 
 name=gputrain-$version
 folder=$work/$name-linux-$(uname -m)
 "$root/docker/assemble.sh" --build "$build" "$folder"
+built=$("$folder/bin/gputrain" --version)
+[[ $built == "gputrain ${version%+cpu}" ]] || fail "what is built is $built, but CMakeLists.txt says ${version%+cpu}" "Build again."
 
 pack_archive() {
   tar --sort=name --owner=0 --group=0 --numeric-owner -C "$work" -czf "$into/${folder##*/}.tar.gz" "${folder##*/}"
