@@ -56,7 +56,7 @@ pack_wheel() {
   local tree=$work/wheel info=$work/wheel/$name.dist-info platform
   mkdir -p "$tree/gputrain/lib" "$info" "$work/packed"
   cp -r "$folder/bin" "$folder/share" "$tree/gputrain"
-  rm -r "$tree"/gputrain/share/gputrain/licenses/{torch,nvidia_,pyarrow}-* 2>/dev/null || true
+  rm -rf "$tree"/gputrain/share/gputrain/licenses/{torch-*,nvidia_*,pyarrow-*}
   cp "$folder"/lib/*.so* "$tree/gputrain/lib"
   cp "$root/scripts/package/__main__.py" "$tree/gputrain"
   sed "s/@TORCH@/$(pinned torch)/" "$root/scripts/package/__init__.py" >"$tree/gputrain/__init__.py"
