@@ -59,20 +59,30 @@ closure "$build/lib/libgputrain.so" "${parquet[@]}" "${later[@]}" | while read -
   is_of_base "$library" || [[ $library == */libgputrain*.so ]] || install -D -m 644 "$library" "$(place_of "$library")"
 done
 
-# copyright_of LIBRARY: where the distribution's package of a library says its licence.
-copyright_of() { echo "/usr/share/doc/$(dpkg -S "*/${1##*/}" | sed -n '1s/:.*//p')/copyright"; }
-for library in "$target"/lib/*.so*; do
-  [[ $library == */libgputrain*.so ]] && continue
-  file=$(copyright_of "$library")
-  install -D -m 644 "$file" "$target/share/gputrain/licenses/$(basename "$(dirname "$file")")/copyright"
-done
+licenses=$target/share/gputrain/licenses
+
+# The distribution's packages that are inside: those of the libraries, and those of headers that are compiled in.
+package_of() {
+  local package
+  package=$(dpkg -S "*/${1##*/}" | sed -n '/^diversion/d; s/:.*//p' | head -n 1) || true
+  [[ -n $package ]] || fail "no package of the distribution has ${1##*/}, so that its licence is not known" \
+    "Build with the libraries of scripts/packages.txt."
+  echo "$package"
+}
+inside=$(for library in "$target"/lib/*.so*; do [[ $library == */libgputrain*.so ]] || package_of "$library"; done)
+mapfile -t inside < <(printf '%s\n' "$inside" libcli11-dev nlohmann-json3-dev | sort -u)
+for package in "${inside[@]}"; do install -D -m 644 -t "$licenses/$package" "/usr/share/doc/$package/copyright"; done
+# Where to get the sources, as some of the licences ask; and the licences that a Debian has once for all packages.
+dpkg-query -W -f '${Package} ${Version}, source package ${source:Package} ${source:Version} of '"$(. /etc/os-release && echo "$PRETTY_NAME")\n" \
+  "${inside[@]}" >"$licenses/packages.txt"
+grep -ohE '/usr/share/common-licenses/[A-Za-z0-9.-]+' "$licenses"/*/copyright | sed 's/\.$//' | sort -u |
+  xargs install -D -m 644 -t "$licenses/common-licenses"
 
 install -D -m 644 -t "$target/share/gputrain/configs" "$root"/configs/*.yaml
 install -D -m 644 "$root/LICENSE" "$target/share/gputrain/LICENSE"
-for licenses in "$packages"/{torch,nvidia_*}-*.dist-info/licenses ${parquet:+"$packages"/pyarrow-*.dist-info/licenses}; do
-  name=$(basename "$(dirname "$licenses")")
-  mkdir -p "$target/share/gputrain/licenses"
-  cp -r "$licenses" "$target/share/gputrain/licenses/${name%.dist-info}"
+for folder in "$packages"/{torch,nvidia_*}-*.dist-info/licenses ${parquet:+"$packages"/pyarrow-*.dist-info/licenses}; do
+  name=$(basename "$(dirname "$folder")")
+  cp -r "$folder" "$licenses/${name%.dist-info}"
 done
 
 outside=$(ldd "$target/bin/gputrain" "$target"/lib/libgputrain*.so | awk '$3 ~ /^\// {print $3}' | xargs realpath -s | sort -u |

@@ -44,6 +44,8 @@ grep -q '^GPUTRAIN_CUDA:BOOL=ON' "$build/CMakeCache.txt" || version+=+cpu  # as 
 name=gputrain-$version
 folder=$work/$name-linux-$(uname -m)
 "$root/docker/assemble.sh" --build "$build" "$folder"
+built=$("$folder/bin/gputrain" --version)
+[[ $built == "gputrain ${version%+cpu}" ]] || fail "what is built is $built, but CMakeLists.txt says ${version%+cpu}" "Build again."
 
 pack_archive() {
   tar --sort=name --owner=0 --group=0 --numeric-owner -C "$work" -czf "$into/${folder##*/}.tar.gz" "${folder##*/}"
@@ -54,7 +56,7 @@ pack_wheel() {
   local tree=$work/wheel info=$work/wheel/$name.dist-info platform
   mkdir -p "$tree/gputrain/lib" "$info" "$work/packed"
   cp -r "$folder/bin" "$folder/share" "$tree/gputrain"
-  rm -r "$tree"/gputrain/share/gputrain/licenses/{torch,nvidia_,pyarrow}-* 2>/dev/null || true
+  rm -rf "$tree"/gputrain/share/gputrain/licenses/{torch-*,nvidia_*,pyarrow-*}
   cp "$folder"/lib/*.so* "$tree/gputrain/lib"
   cp "$root/scripts/package/__main__.py" "$tree/gputrain"
   sed "s/@TORCH@/$(pinned torch)/" "$root/scripts/package/__init__.py" >"$tree/gputrain/__init__.py"

@@ -12,6 +12,7 @@ import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BUILD = pathlib.Path(os.environ.get("GPUTRAIN_BUILD", ROOT / "build/release"))
+PACKAGES = next(ROOT.glob(".deps/lib/python3*/site-packages"))  # with torch
 CERTIFICATES = "etc/ssl/certs/ca-certificates.crt"  # where Debian's and Ubuntu's libcurl looks
 ENTER = ["unshare", "--mount", "--pid", "--fork", *([] if os.geteuid() == 0 else ["--map-root-user"])]
 
@@ -57,6 +58,37 @@ class TheAssembledProgram(unittest.TestCase):
         allowed = ("ld-linux-x86-64.so.2 libc.so.6 libm.so.6 libdl.so.2 librt.so.1 libpthread.so.0 libresolv.so.2 "
                    "libutil.so.1 libgcc_s.so.1 libstdc++.so.6")
         self.assertLessEqual(outside, set(allowed.split()))
+
+    def owner(self, library: pathlib.Path) -> str:
+        """The folder of the licence of a library, by who installed it here: pip or dpkg."""
+        for record in PACKAGES.glob("*.dist-info/RECORD"):
+            if f"\n{library}," in "\n" + record.read_text():
+                return record.parent.name.removesuffix(".dist-info")
+        found = subprocess.run(["dpkg", "-S", f"*/{library.name}"], check=True, capture_output=True, text=True).stdout
+        return [line for line in found.splitlines() if not line.startswith("diversion")][0].split(":")[0]
+
+    def test_has_a_licence_for_each_library_and_for_headers_that_are_compiled_in(self):
+        assembled = root / "opt/gputrain"
+        licenses = assembled / "share/gputrain/licenses"
+        libraries = [path.relative_to(assembled / "lib") for path in (assembled / "lib").rglob("*.so*")]
+        for library in libraries:
+            if not library.name.startswith("libgputrain"):
+                self.assertTrue(any((licenses / self.owner(library)).iterdir()), library)
+        for package in re.findall(r"^(\S+-dev) ", (ROOT / "scripts/packages.txt").read_text(), re.MULTILINE):
+            if package not in ("libgtest-dev", "libgmock-dev"):
+                names = {package}
+                for _ in range(2):  # libjpeg-dev -> libjpeg62-turbo-dev -> libjpeg62-turbo
+                    depends = subprocess.run(["dpkg-query", "-W", "-f", "${Depends} ", *names], capture_output=True, text=True)
+                    names |= set(re.findall(r"[a-z][a-z0-9+.-]+", depends.stdout))
+                self.assertTrue(any((licenses / name).exists() for name in names - {"libc6"}), names)
+
+    def test_says_where_sources_are_and_has_the_licences_that_others_refer_to(self):
+        licenses = root / "opt/gputrain/share/gputrain/licenses"
+        self.assertRegex((licenses / "packages.txt").read_text(), r"(?m)^libcurl\S+ \S+, source package curl \S+ of (Debian|Ubuntu) ")
+        texts = "".join(path.read_text() for path in licenses.glob("*/copyright"))
+        named = set(re.findall(r"/usr/share/common-licenses/([\w.-]*\w)", texts))
+        self.assertIn("GPL-2", named)
+        self.assertEqual({path.name for path in (licenses / "common-licenses").iterdir()}, named)
 
     def test_says_its_version(self):
         self.assertRegex(self.must("--version"), r"^gputrain \d")

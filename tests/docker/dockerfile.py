@@ -70,6 +70,12 @@ def variables(text: str) -> set[str]:
     return set(re.findall(r"\$\{?(\w+)\}?", text))
 
 
+def ignored(context: pathlib.Path) -> list[str]:
+    """The patterns of .dockerignore."""
+    lines = (context / ".dockerignore").read_text().splitlines()
+    return [line for line in lines if line and not line.startswith("#")]
+
+
 def is_ignored(source: str, ignore: list[str]) -> bool:
     return any(source == pattern or source.startswith(pattern + "/") for pattern in ignore)
 
@@ -88,8 +94,7 @@ def sources(instruction: Instruction, root: pathlib.Path) -> tuple[list[str], li
 class Checker:
     def __init__(self, text: str, root: pathlib.Path):
         self.file, self.root, self.found = read(text), root, []
-        ignore = root / ".dockerignore"
-        self.ignore = ignore.read_text().split() if ignore.exists() else []
+        self.ignore = ignored(root)
 
     def say(self, instruction: Instruction, what: str):
         self.found.append(f"line {instruction.line}: {instruction.word} {what}")

@@ -1,6 +1,7 @@
 """Runs the images' stages without a container engine: the result can train and needs nothing else.
 
-Needs root, debootstrap and a build in the folder GPUTRAIN_BUILD.
+Needs root, debootstrap and a build in the folder GPUTRAIN_BUILD, which stands for the first stage. With the variable
+GPUTRAIN_IMAGE_BUILD that stage is executed, too: a download of 1 GB and a build.
 """
 import json
 import os
@@ -13,10 +14,11 @@ import time
 import unittest
 
 import dockerfile
-from image import Image, signal_to
+from image import Image, children_of, first_of, make_base, signal_to, suite_of
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BUILD = pathlib.Path(os.environ.get("GPUTRAIN_BUILD", ROOT / "build/release"))
+CACHE = BUILD / "debootstrap"
 NOWHERE = {"GPUTRAIN_METADATA_URL": "aws=http://127.0.0.1:9"}  # tests must not query a real cloud
 
 
@@ -33,33 +35,42 @@ def missing() -> str:
     return ""
 
 
-def make_base(root: pathlib.Path):
-    """A bare Debian, plus the files that cloud images and engines add."""
-    cache = BUILD / "debootstrap"
-    cache.mkdir(exist_ok=True)
-    subprocess.run(["debootstrap", "--variant=minbase", f"--cache-dir={cache}", "bookworm", root,
-                    "http://deb.debian.org/debian"], check=True, stdout=subprocess.DEVNULL)
-    shutil.copy("/etc/resolv.conf", root / "etc/resolv.conf")
-    for proxy in pathlib.Path("/etc/apt/apt.conf.d").glob("*proxy*"):
-        shutil.copy(proxy, root / "etc/apt/apt.conf.d")
+def for_cpus() -> dict[str, str]:
+    """The arguments with which compose.yaml builds the image for CPUs."""
+    import yaml
+    return yaml.safe_load((ROOT / "docker/compose.yaml").read_text())["services"]["node0"]["build"]["args"]
+
+
+def built(stage: dockerfile.Stage, arguments: dict[str, str]) -> pathlib.Path:
+    """Sets up and builds in a bare system, as the first stage does. Returns its root folder."""
+    make_base(suite_of(dockerfile.expand(stage.base, arguments)), folder / "build", CACHE)
+    image = Image(folder / "build")
+    image.environment["PIP_CERT"] = "/etc/ssl/certs/ca-certificates.crt"  # for a proxy that signs with an own authority
+    image.build(stage, ROOT, arguments=for_cpus())
+    return image.root
 
 
 def setUpModule():
     global folder, run_image, node_image
     if reason := missing():
         raise unittest.SkipTest(reason)
-    folder = pathlib.Path(tempfile.mkdtemp(prefix="gputrain_image_", dir="/var/tmp"))
+    folder = pathlib.Path(tempfile.mkdtemp(prefix="gputrain_image_", dir=os.environ.get("TMPDIR", "/var/tmp")))
     unittest.addModuleCleanup(shutil.rmtree, folder)
-    subprocess.run([ROOT / "docker/assemble.sh", "--build", BUILD, folder / "gputrain"], check=True)
-    stages = {stage.name: stage for stage in dockerfile.read((ROOT / "docker/Dockerfile").read_text()).stages}
-    make_base(folder / "run")
+    file = dockerfile.read((ROOT / "docker/Dockerfile").read_text())
+    stages = {stage.name: stage for stage in file.stages}
+    assembled = folder / "gputrain"
+    if os.environ.get("GPUTRAIN_IMAGE_BUILD"):
+        assembled = built(stages["build"], file.arguments) / "opt/gputrain"
+    else:
+        subprocess.run([ROOT / "docker/assemble.sh", "--build", BUILD, assembled], check=True)
+    make_base(suite_of(dockerfile.expand(stages["run"].base, file.arguments | for_cpus())), folder / "run", CACHE)
     run_image = Image(folder / "run")
-    run_image.build(stages["run"], ROOT, {"/opt/gputrain": folder / "gputrain"})
+    run_image.build(stages["run"], ROOT, {"/opt/gputrain": assembled})
     subprocess.run(["cp", "-al", folder / "run", folder / "node"], check=True)
     node_image = Image(folder / "node")
     for name in ("environment", "folder"):
         setattr(node_image, name, getattr(run_image, name))
-    node_image.build(stages["node"], ROOT, {})
+    node_image.build(stages["node"], ROOT)
 
 
 def volume(owner: int = 10001) -> pathlib.Path:
@@ -121,22 +132,66 @@ class TheRunImage(unittest.TestCase):
         self.assertEqual(engine.returncode, 0, output)
         self.assertIn("2 ranks on localhost:2", output)
 
-    def test_saves_when_it_is_stopped(self):
+    def start_endless(self) -> subprocess.Popen:
+        """Returns when the run takes steps."""
         engine = run_image.start(["run", "/jobs/demo.yaml", "--output-dir", "/work/demo", "--set",
                                   "train.max_steps=1000000"], volumes=self.volumes)
+        self.addCleanup(engine.communicate)
+        self.addCleanup(lambda: engine.poll() is None and signal_to(engine, signal.SIGKILL))
         for line in engine.stdout:
             if line.startswith("step"):
-                break
+                return engine
+        self.fail("the run ended")
+
+    def test_saves_when_it_is_stopped(self):
+        engine = self.start_endless()
         signal_to(engine, signal.SIGTERM)
         output, _ = engine.communicate(timeout=60)
         self.assertEqual(engine.returncode, 143, output)
         self.assertTrue((self.work / "demo/ckpt/latest").exists())
 
+    def test_collects_orphans(self):
+        first = first_of(self.start_endless())
+        run = children_of(first)
+        # Like `docker exec`: a process whose parent ends at once, so that PID 1 has to adopt and to collect it.
+        subprocess.run(["nsenter", f"--target={first}", "--pid", "/bin/sh", "-c", "sleep infinity &"],
+                       check=True, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+        orphans = set(children_of(first)) - set(run)
+        self.assertEqual(len(orphans), 1)
+        os.kill(orphans.pop(), signal.SIGKILL)
+        until(lambda: children_of(first) == run, "PID 1 leaves a zombie")
+
+    def test_fetches_a_model_with_the_certificates_that_the_system_trusts(self):
+        served, own = self.work / "served", self.work / "own.pem"
+        (served / "org/model").mkdir(parents=True)
+        (served / "org/model/config.json").write_text("{}")
+        (served / "org/model/model.safetensors").write_bytes(b"weights" * 1000)
+        subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=hub", "-days", "2",
+                        "-addext", "subjectAltName=IP:127.0.0.1", "-keyout", own, "-out", own], check=True, capture_output=True)
+        hub = subprocess.Popen(["python3", ROOT / "tests/support/fake_hub.py", served, self.work, own],
+                               stdout=subprocess.PIPE, text=True)
+        self.addCleanup(lambda: (hub.kill(), hub.communicate()))
+        self.assertEqual(hub.stdout.readline(), "listening\n")
+        run_image.environment |= {"HF_ENDPOINT": (self.work / "address").read_text(), "HF_HOME": "/work/hf"}
+        fetch = ["gputrain", "fetch", "org/model"]
+        self.assertRegex(run_image.run(fetch, volumes=self.volumes).stdout, "certificate")
+        run_image.run(["sh", "-c", "cp /work/own.pem /usr/local/share/ca-certificates/own.crt && update-ca-certificates"],
+                      check=True, user="root", volumes=self.volumes)
+        run_image.run(fetch, check=True, volumes=self.volumes)
+
     def test_says_how_it_is_used(self):
         engine = run_image.start()
         output, _ = engine.communicate(timeout=60)
-        self.assertEqual(engine.returncode, 0)
+        self.assertEqual(engine.returncode, 0, output)
         self.assertRegex(output, "(?m)^ +launch ")
+
+
+def until(reached, complaint: str):
+    """Asks again and again, because nothing tells of it."""
+    end = time.monotonic() + 60
+    while not reached():
+        assert time.monotonic() < end, complaint
+        time.sleep(0.05)
 
 
 class Cluster:
@@ -185,9 +240,10 @@ class Cluster:
 
     def wait_until_healthy(self, service: str):
         check = self.services[service]["healthcheck"]["test"][1:]
-        while subprocess.run(["ip", "netns", "exec", self.prefix + service, *check], stderr=subprocess.DEVNULL).returncode:
+        def is_healthy() -> bool:
             assert self.engines[service].poll() is None, self.engines[service].communicate()[0]
-            time.sleep(0.1)  # as an engine pauses between checks
+            return not subprocess.run(["ip", "netns", "exec", self.prefix + service, *check], stderr=subprocess.DEVNULL).returncode
+        until(is_healthy, f"{service} is not healthy")
 
     def remove(self):
         for engine in self.engines.values():

@@ -13,20 +13,17 @@ import tempfile
 import time
 import unittest
 
-from image import Image
+from image import SUITES, Image, make_base
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BUILD = pathlib.Path(os.environ.get("GPUTRAIN_BUILD", ROOT / "build/release"))
-SYSTEMS = {"bookworm": ("http://deb.debian.org/debian", "sid"), "jammy": ("http://archive.ubuntu.com/ubuntu", "gutsy"),
-           "noble": ("http://archive.ubuntu.com/ubuntu", "gutsy")}  # mirror, and debootstrap's script of its family
-AUTHORITIES = pathlib.Path("/usr/local/share/ca-certificates")  # this machine's own, for a proxy that signs with one
 
 
 def setUpModule():
     global folder, cache
     if os.geteuid() != 0 or not shutil.which("debootstrap"):
         raise unittest.SkipTest("needs root and debootstrap")
-    folder = pathlib.Path(tempfile.mkdtemp(prefix="gputrain_packages_", dir="/var/tmp"))
+    folder = pathlib.Path(tempfile.mkdtemp(prefix="gputrain_packages_", dir=os.environ.get("TMPDIR", "/var/tmp")))
     unittest.addModuleCleanup(shutil.rmtree, folder)
     cache = BUILD / "debootstrap"
     (cache / "pip").mkdir(parents=True, exist_ok=True)
@@ -34,17 +31,8 @@ def setUpModule():
 
 
 def bare(name: str) -> Image:
-    """Makes a system of the smallest set of packages, with what reaches the networks from here."""
-    mirror, script = SYSTEMS[name]
-    root = folder / name
-    subprocess.run(["debootstrap", "--variant=minbase", "--components=main,universe" if "ubuntu" in mirror else "--components=main",
-                    f"--cache-dir={cache}", name, root, mirror, f"/usr/share/debootstrap/scripts/{script}"], check=True,
-                   stdout=subprocess.DEVNULL)
-    shutil.copy("/etc/resolv.conf", root / "etc/resolv.conf")
-    for path in AUTHORITIES.glob("*.crt"):
-        (root / AUTHORITIES.relative_to("/")).mkdir(parents=True, exist_ok=True)
-        shutil.copy(path, root / AUTHORITIES.relative_to("/"))
-    system = Image(root)
+    make_base(name, folder / name, cache)
+    system = Image(folder / name)
     system.environment |= {"GPUTRAIN_METADATA_URL": "aws=http://127.0.0.1:9", "DEBIAN_FRONTEND": "noninteractive"}
     return system
 
@@ -85,7 +73,7 @@ class Packages(unittest.TestCase):
         print(f"{name}: {time.monotonic() - begun:.0f} s, of which pip {installed:.0f} s; {sizes}", flush=True)
 
     def test_run_in_bare_systems(self):
-        for name in os.environ.get("GPUTRAIN_SYSTEMS", " ".join(SYSTEMS)).split():
+        for name in os.environ.get("GPUTRAIN_SYSTEMS", " ".join(SUITES.values())).split():
             with self.subTest(name):
                 self.in_system(name)
 
